@@ -1,0 +1,1 @@
+//! Vocabulary, lifecycle, capability, money, profile schema and the extension contract; pure

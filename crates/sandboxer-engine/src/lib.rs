@@ -1,0 +1,1 @@
+//! The use cases: create to destroy, exec, reap, reconcile, outbox

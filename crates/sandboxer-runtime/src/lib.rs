@@ -1,0 +1,1 @@
+//! The native Linux sandbox: launcher, supervisor, init and their client

@@ -1,0 +1,1 @@
+//! ext.native: the native runtime behind the extension contract
