@@ -1,1 +1,36 @@
-//! Vocabulary, lifecycle, capability, money, profile schema and the extension contract; pure
+//! The vocabulary of sand-boxer and its rules, without any input or output.
+//!
+//! Everything else depends on this crate and it depends on nothing of ours: no clock, no disk, no network.
+//! Time comes in as an argument, text comes in as a string, and what goes out is a value or an [`Error`].
+
+pub mod actor;
+pub mod capability;
+pub mod duration;
+pub mod env_vars;
+pub mod error;
+pub mod event;
+pub mod exec;
+pub mod extension;
+pub mod files;
+pub mod hash;
+pub mod id;
+pub mod isolation;
+pub mod lifecycle;
+pub mod money;
+pub mod page;
+pub mod profile;
+pub mod request;
+pub mod route;
+pub mod sandbox;
+pub mod spec;
+pub mod suggest;
+
+pub use actor::{Actor, Consumer};
+pub use capability::Capability;
+pub use duration::Dur;
+pub use error::{Error, ErrorKind, Result, Retry};
+pub use extension::{Extension, Registry};
+pub use id::{EventId, ExecId, KeyId, SandboxId};
+pub use lifecycle::State;
+pub use money::Money;
+pub use sandbox::Sandbox;

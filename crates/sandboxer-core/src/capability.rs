@@ -1,0 +1,53 @@
+//! What an extension declares that it can do. Each field has a case in the extension suite of the testkit.
+
+use serde::{Deserialize, Serialize};
+
+use crate::isolation::IsolationLevel;
+
+/// One flat struct. Grammar: the name of the operation, then `_` and the refinement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Capability {
+    /// Strongest isolation that it can give.
+    pub isolation: IsolationLevel,
+    /// Runs commands.
+    pub exec: bool,
+    /// Keeps stdout and stderr apart.
+    pub exec_split_streams: bool,
+    /// Feeds stdin, with its end.
+    pub exec_stdin: bool,
+    /// Gives a terminal with resize.
+    pub exec_tty: bool,
+    /// Runs commands that outlive their caller, and keeps their output.
+    pub exec_background: bool,
+    /// Runs a command as a chosen user.
+    pub exec_user: bool,
+    /// Reads, writes, lists and removes files.
+    pub files: bool,
+    /// Takes and gives tar archives.
+    pub archive: bool,
+    /// Reaches a port inside.
+    pub port: bool,
+    /// Mounts host folders.
+    pub mounts: bool,
+    /// Enforces egress rules; without it only `network.default: deny` with no egress is accepted.
+    pub egress: bool,
+    /// Injects secrets at the boundary.
+    pub secrets: bool,
+    /// Moves the deadline of a living sandbox.
+    pub extend_ttl: bool,
+    /// Ends an idle sandbox by itself.
+    pub idle_reap: bool,
+    pub pause: bool,
+    pub snapshot: bool,
+    pub restore: bool,
+    pub fork: bool,
+    pub gpu: bool,
+    /// Runs on a machine of the user's own.
+    pub self_hosted: bool,
+    /// Accepts `image: host`.
+    pub image_host: bool,
+    /// Accepts an OCI reference.
+    pub image_oci: bool,
+    /// Accepts a root file system as a tar.
+    pub image_rootfs_tar: bool,
+}

@@ -1,0 +1,36 @@
+//! Every environment variable that sand-boxer reads, each declared once. `docs/environment.md` is generated from here.
+
+macro_rules! env_vars {
+    ($($(#[doc = $doc:literal])* $name:ident;)*) => {
+        /// Names of the variables.
+        pub struct EnvVars;
+
+        impl EnvVars {
+            $($(#[doc = $doc])* pub const $name: &'static str = stringify!($name);)*
+
+            /// Name and description of each, in order.
+            pub const ALL: &'static [(&'static str, &'static str)] = &[$((stringify!($name), concat!($($doc),*)),)*];
+        }
+    };
+}
+
+env_vars! {
+    /// Where state is kept; otherwise `$XDG_DATA_HOME/sandboxer`, otherwise `~/.local/share/sandboxer`.
+    SANDBOXER_HOME;
+    /// URL of a running server; the command line then works through it instead of on the local store.
+    SANDBOXER_SERVER;
+    /// The API key that the command line sends to the server.
+    SANDBOXER_API_KEY;
+    /// A further folder of profiles, after the built-in, the user's and the working directory's.
+    SANDBOXER_PROFILES;
+    /// Overrides the placement of profiles: the host that must be used.
+    SANDBOXER_HOST;
+    /// URL of the State Hub that lifecycle events are sent to.
+    SANDBOXER_STATE_HUB_URL;
+    /// Log filter, such as `info` or `sandboxer_engine=debug`; logs go to stderr.
+    SANDBOXER_LOG;
+    /// `text` or `json`: the form of log lines.
+    SANDBOXER_LOG_FORMAT;
+    /// Comma-separated kernel features to treat as absent, such as `landlock`; for trying out an older kernel.
+    SANDBOXER_PROBE_OFF;
+}

@@ -1,0 +1,124 @@
+//! A sandbox as everybody sees it, and the record that the store keeps of it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::actor::Consumer;
+use crate::duration::Dur;
+use crate::error::Failure;
+use crate::extension::{CleanupReport, Handle, Reachability};
+use crate::id::SandboxId;
+use crate::isolation::IsolationReport;
+use crate::lifecycle::State;
+use crate::money::Money;
+use crate::profile::{Scope, Workspace};
+use crate::route::RouteDecision;
+use crate::spec::SandboxSpec;
+
+/// What a user sees: the same document from the command line and over HTTP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Sandbox {
+    pub sandbox_id: SandboxId,
+    pub state: State,
+    /// `profile.agent-dev@1.0.0`.
+    pub profile: String,
+    pub extension: String,
+    pub host: String,
+    pub scope: Scope,
+    /// This answer gives back a sandbox that already lived.
+    #[serde(default)]
+    pub reused: bool,
+    pub isolation: IsolationReport,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reachability: Option<Reachability>,
+    pub ttl: Dur,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_reap: Option<Dur>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ready_at: Option<Timestamp>,
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub destroyed_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    pub consumer: Consumer,
+    pub workspace: Workspace,
+    pub quote: Quote,
+    /// Why it is in its state, where that is not obvious: `ttl`, `idle`, `requested`, `lost` …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<CleanupReport>,
+    /// A living sandbox of the same scope was not reused, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
+    pub config_hash: String,
+    pub route: RouteDecision,
+    pub links: Links,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Links {
+    #[serde(rename = "self")]
+    pub this: String,
+    pub events: String,
+}
+
+impl Links {
+    pub fn of(id: SandboxId) -> Self {
+        Self { this: format!("/v1/sandboxes/{id}"), events: format!("/v1/sandboxes/{id}/events") }
+    }
+}
+
+/// What the TTL would cost. Self-hosted extensions have no meter of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Quote {
+    pub amount: Money,
+    /// `self-hosted` or `metered`.
+    pub basis: String,
+}
+
+impl Quote {
+    pub fn self_hosted() -> Self {
+        Self { amount: Money::ZERO, basis: "self-hosted".into() }
+    }
+}
+
+/// The living sandbox that did not fit, and the keys in which it differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Drift {
+    pub previous: SandboxId,
+    pub changed: Vec<String>,
+}
+
+/// What the store keeps: the public document and what only the engine needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SandboxRecord {
+    pub sandbox: Sandbox,
+    pub spec: SandboxSpec,
+    /// Absent until the extension has answered; the tag finds it even then.
+    pub handle: Option<Handle>,
+    /// Same for requests that may share a sandbox; absent for scope `session`.
+    pub reuse_key: Option<String>,
+    /// The key that asked for it; absent for the local admin.
+    pub owner_key: Option<String>,
+}
+
+impl SandboxRecord {
+    pub fn id(&self) -> SandboxId {
+        self.sandbox.sandbox_id
+    }
+
+    pub fn state(&self) -> State {
+        self.sandbox.state
+    }
+}
