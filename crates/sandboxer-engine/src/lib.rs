@@ -1,1 +1,172 @@
-//! The use cases: create to destroy, exec, reap, reconcile, outbox
+//! The use cases: create … destroy, exec, files, reap, reconcile, deliver.
+//!
+//! The engine alone changes lifecycle state. It asks core what applies, the store what is, and extensions for facts;
+//! the server and the command line call it and nothing below it.
+
+pub mod caller;
+pub mod catalog;
+pub mod clock;
+pub mod fault;
+pub mod owner;
+
+mod create;
+mod destroy;
+mod establish;
+mod events;
+mod execs;
+mod files;
+mod inspect;
+mod keys;
+mod maintain;
+mod outbox;
+mod plan;
+mod reconcile;
+mod ttl;
+
+use std::sync::Arc;
+
+use sandboxer_core::extension::Extension;
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::{Dur, Error, ErrorKind, Registry, Result, SandboxId, State};
+use sandboxer_store::{Store, Stored};
+use tokio::sync::Semaphore;
+
+pub use caller::Caller;
+pub use create::{CreateOptions, Created};
+pub use inspect::{ExtensionView, HostReport, ProfileView, SandboxInspection};
+pub use keys::NewKey;
+pub use outbox::{STATE_HUB_SINK, Sink, StateHub};
+pub use plan::Plan;
+pub use reconcile::ReconcileReport;
+
+use catalog::Catalog;
+use clock::Clock;
+use owner::Owner;
+
+/// Bounds of the engine's own work.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Creates under way at once; more wait their turn.
+    pub concurrent_creates: usize,
+    /// Creates that may wait; more are refused.
+    pub waiting_creates: usize,
+    /// How long a backend may take to provision, with its setup commands.
+    pub provision_timeout: Dur,
+    /// How long a teardown may take.
+    pub teardown_timeout: Dur,
+    /// How long finished sandboxes and their events are remembered.
+    pub retention: Dur,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            concurrent_creates: 64,
+            waiting_creates: 4_096,
+            provision_timeout: Dur::from_secs(600),
+            teardown_timeout: Dur::from_secs(120),
+            retention: Dur::from_secs(30 * 86_400),
+        }
+    }
+}
+
+/// What an engine is made of.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub registry: Registry,
+    pub catalog: Catalog,
+    pub clock: Arc<dyn Clock>,
+    pub limits: Limits,
+    /// Overrides the placement of profiles.
+    pub host: Option<String>,
+    pub sinks: Vec<Arc<dyn Sink>>,
+}
+
+/// The engine. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    registry: Registry,
+    catalog: Catalog,
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    host: Option<String>,
+    sinks: Vec<Arc<dyn Sink>>,
+    owner: Owner,
+    create_slots: Semaphore,
+    waiting_creates: Semaphore,
+}
+
+impl Engine {
+    pub fn new(parts: Parts) -> Self {
+        let create_slots = Semaphore::new(parts.limits.concurrent_creates);
+        let waiting_creates = Semaphore::new(parts.limits.waiting_creates + parts.limits.concurrent_creates);
+        Self {
+            inner: Arc::new(Inner {
+                store: parts.store,
+                registry: parts.registry,
+                catalog: parts.catalog,
+                clock: parts.clock,
+                limits: parts.limits,
+                host: parts.host,
+                sinks: parts.sinks,
+                owner: Owner::of_this_process(),
+                create_slots,
+                waiting_creates,
+            }),
+        }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        self.inner.clock.now()
+    }
+
+    fn extension_of(&self, stored: &Stored) -> Result<Arc<dyn Extension>> {
+        self.inner.registry.get(&stored.record.sandbox.extension)
+    }
+
+    /// The row, if the caller may know of it. Whose it is not is told the same as a stranger's id.
+    async fn load(&self, caller: &Caller, id: SandboxId) -> Result<Stored> {
+        let stored = self.inner.store.get(id).await?;
+        stored.filter(|stored| caller.may_see(stored.record.owner_key.as_deref())).ok_or_else(|| {
+            Error::new(ErrorKind::SandboxNotFound, format!("there is no sandbox {id}"))
+                .with_hint("`sandboxer list --all` shows the sandboxes that are known, ended ones included")
+        })
+    }
+
+    /// The row of a sandbox in which commands can run now, settled first if its time is over.
+    async fn load_usable(&self, caller: &Caller, id: SandboxId) -> Result<Stored> {
+        let mut stored = self.load(caller, id).await?;
+        if stored.record.state().is_usable() && stored.record.sandbox.expires_at <= self.now() {
+            stored = self.settle(stored).await?;
+        }
+        let state = stored.record.state();
+        if state.is_usable() {
+            return Ok(stored);
+        }
+        let hint = match state {
+            State::Requested | State::Provisioning => "wait until it is ready".to_owned(),
+            State::Paused => format!("`sandboxer resume {id}` first"),
+            _ => format!("`sandboxer recreate {id}` makes a new one from the same profile"),
+        };
+        Err(Error::new(ErrorKind::IllegalState, format!("sandbox {id} is {state}")).with_hint(hint))
+    }
+
+    /// One sandbox, as it really is: a row whose backend ended is brought up to date first.
+    pub async fn get(&self, caller: &Caller, id: SandboxId) -> Result<Sandbox> {
+        let stored = self.load(caller, id).await?;
+        Ok(self.settle_if_needed(stored).await?.record.sandbox)
+    }
+}

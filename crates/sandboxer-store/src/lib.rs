@@ -1,1 +1,12 @@
-//! The Store trait and its SQLite implementation
+//! What is remembered: sandboxes, their events, what is still to be delivered, idempotency keys and API keys.
+//!
+//! One trait, [`Store`], with SQLite as its embedded implementation. Several processes may have the same file open.
+//! Only the engine calls it; extensions never see it.
+
+mod model;
+mod store;
+
+pub mod sqlite;
+
+pub use model::*;
+pub use store::Store;

@@ -1,0 +1,263 @@
+//! Create: plan, write the intent, establish, answer. Reuse and idempotent repeats end here too.
+
+use sandboxer_core::event::NewEvent;
+use sandboxer_core::isolation::IsolationReport;
+use sandboxer_core::profile::Scope;
+use sandboxer_core::request::CreateRequest;
+use sandboxer_core::sandbox::{Drift, Links, Sandbox, SandboxRecord};
+use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
+use sandboxer_store::{Idempotency, Insert, Inserted, Step, Stored};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::caller::Action;
+use crate::{Caller, Engine, Plan, fault};
+
+/// How a create is to be carried out.
+#[derive(Clone, Debug, Default)]
+pub struct CreateOptions {
+    pub idempotency_key: Option<String>,
+    /// Cancelling it before the sandbox is ready removes everything again.
+    pub cancel: CancellationToken,
+    /// Answer as soon as the intent is written.
+    pub respond_async: bool,
+}
+
+/// The sandbox, and whether it is still being established.
+#[derive(Clone, Debug)]
+pub struct Created {
+    pub sandbox: Sandbox,
+    pub pending: bool,
+}
+
+impl Engine {
+    pub async fn create(&self, caller: &Caller, request: CreateRequest, options: CreateOptions) -> Result<Created> {
+        caller.require(Action::UseSandboxes)?;
+        let plan = self.plan(&request)?;
+        plan.offer()?;
+        let _waiting = self.inner.waiting_creates.try_acquire().map_err(|_| {
+            Error::new(ErrorKind::RateLimited, "too many creates are waiting")
+                .with_hint("try again in a moment; the limit is that of this server")
+        })?;
+        // A reusable sandbox that turns out to be dead is settled and the insert tried again; that ends quickly.
+        for _ in 0..8 {
+            let insert = self.intent(caller, &request, &plan, &options).await?;
+            fault::point("engine.create.before_intent");
+            match self.inner.store.insert(insert).await? {
+                Inserted::New(stored) => {
+                    fault::point("engine.create.after_intent");
+                    return self.establish_new(stored, options).await;
+                }
+                Inserted::Replayed(stored) => return self.replay(stored, &options).await,
+                Inserted::Reusable(stored) => {
+                    if let Some(created) = self.reuse(stored, &options).await? {
+                        return Ok(created);
+                    }
+                }
+                Inserted::Mismatch => {
+                    return Err(Error::new(
+                        ErrorKind::IdempotencyMismatch,
+                        "this idempotency key was used before with another request",
+                    )
+                    .with_hint("use a new key for a new request"));
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "the shared sandbox kept ending while it was being reused"))
+    }
+
+    /// What is written before anything is done: the record, its first events, the lease, the idempotency key.
+    async fn intent(
+        &self,
+        caller: &Caller,
+        request: &CreateRequest,
+        plan: &Plan,
+        options: &CreateOptions,
+    ) -> Result<Insert> {
+        let record = self.new_record(caller, request, plan).await?;
+        let now = record.sandbox.created_at;
+        let about = json!({
+            "profile": record.sandbox.profile,
+            "extension": record.sandbox.extension,
+            "host": record.sandbox.host,
+            "consumer": record.sandbox.consumer,
+            "ttl": record.sandbox.ttl,
+        });
+        let steps = vec![
+            Step { to: State::Requested, event: NewEvent::transition(State::Requested, now, about) },
+            Step { to: State::Provisioning, event: NewEvent::transition(State::Provisioning, now, json!({})) },
+        ];
+        let idempotency = match &options.idempotency_key {
+            None => None,
+            Some(key) => Some(Idempotency {
+                scope: format!("{}/create", caller.key_text().unwrap_or_else(|| "local".into())),
+                key: key.clone(),
+                body_hash: sandboxer_core::hash::of_value(&serde_json::to_value(request).map_err(internal)?),
+            }),
+        };
+        Ok(Insert { record, steps, lease: self.lease(), idempotency })
+    }
+
+    async fn new_record(&self, caller: &Caller, request: &CreateRequest, plan: &Plan) -> Result<SandboxRecord> {
+        let offer = plan.offer()?;
+        let (sandbox_id, now) = (SandboxId::generate(), self.now());
+        let config_hash = plan.spec.config_hash()?;
+        let reuse_key = reuse_key(caller, request, plan);
+        let drift = match &reuse_key {
+            None => None,
+            Some(key) => self.drift(key, &config_hash, plan).await?,
+        };
+        let sandbox = Sandbox {
+            sandbox_id,
+            state: State::Provisioning,
+            profile: plan.profile.clone(),
+            extension: offer.extension.clone(),
+            host: offer.host.clone(),
+            scope: plan.scope,
+            reused: false,
+            isolation: IsolationReport { declared: plan.spec.isolation.level, ..IsolationReport::default() },
+            reachability: None,
+            ttl: plan.ttl,
+            idle_reap: plan.idle_reap,
+            created_at: now,
+            ready_at: None,
+            expires_at: plan.ttl.after(now),
+            destroyed_at: None,
+            labels: request.labels.clone(),
+            consumer: request.consumer.clone(),
+            workspace: plan.spec.workspace.clone(),
+            quote: plan.quote.clone(),
+            reason: None,
+            failure: None,
+            cleanup: None,
+            drift,
+            config_hash,
+            route: plan.route.clone(),
+            links: Links::of(sandbox_id),
+        };
+        Ok(SandboxRecord { sandbox, spec: plan.spec.clone(), handle: None, reuse_key, owner_key: caller.key_text() })
+    }
+
+    /// The living sandbox of the same scope that is configured differently, so that the caller learns why it got another.
+    async fn drift(&self, reuse_key: &str, config_hash: &str, plan: &Plan) -> Result<Option<Drift>> {
+        let sharing = self.inner.store.sharing(reuse_key).await?;
+        let Some(other) = sharing.iter().find(|other| other.record.sandbox.config_hash != config_hash) else {
+            return Ok(None);
+        };
+        let changed = plan.spec.differing_keys(&other.record.spec)?;
+        Ok(Some(Drift { previous: other.record.id(), changed }))
+    }
+
+    async fn establish_new(&self, stored: Stored, options: CreateOptions) -> Result<Created> {
+        if options.respond_async {
+            let (engine, sandbox) = (self.clone(), stored.record.sandbox.clone());
+            tokio::spawn(async move { engine.establish(stored, CancellationToken::new()).await });
+            return Ok(Created { sandbox, pending: true });
+        }
+        // A task of its own: if the caller goes away, its cancel token ends the work, which still cleans up.
+        let (engine, cancel) = (self.clone(), options.cancel.clone());
+        let guard = options.cancel.drop_guard();
+        let done = tokio::spawn(async move { engine.establish(stored, cancel).await }).await;
+        let _ = guard.disarm();
+        let sandbox = done.map_err(internal)??;
+        Ok(Created { sandbox, pending: false })
+    }
+
+    /// The same key and body give the same sandbox, once it is established, or the same failure.
+    async fn replay(&self, stored: Stored, options: &CreateOptions) -> Result<Created> {
+        if options.respond_async && stored.record.state().is_in_flight() {
+            return Ok(Created { sandbox: stored.record.sandbox, pending: true });
+        }
+        let sandbox = self.until_established(stored, &options.cancel).await?.record.sandbox;
+        match (&sandbox.failure, sandbox.ready_at) {
+            (Some(failure), None) => {
+                let kind = ErrorKind::from_code(&failure.code).unwrap_or(ErrorKind::BackendFailed);
+                let error = Error::new(kind, failure.message.clone());
+                Err(match &failure.hint {
+                    Some(hint) => error.with_hint(hint.clone()),
+                    None => error,
+                })
+            }
+            _ => Ok(Created { sandbox, pending: false }),
+        }
+    }
+
+    /// The living sandbox, if it does live.
+    async fn reuse(&self, stored: Stored, options: &CreateOptions) -> Result<Option<Created>> {
+        let stored = self.until_established(stored, &options.cancel).await?;
+        let stored = self.settle(stored).await?;
+        if !stored.record.state().is_usable() {
+            return Ok(None);
+        }
+        let mut sandbox = stored.record.sandbox;
+        sandbox.reused = true;
+        Ok(Some(Created { sandbox, pending: false }))
+    }
+
+    /// Waits for whoever is establishing a sandbox, and takes over if they are gone.
+    async fn until_established(&self, mut stored: Stored, cancel: &CancellationToken) -> Result<Stored> {
+        let mut pause = std::time::Duration::from_millis(2);
+        while matches!(stored.record.state(), State::Requested | State::Provisioning) {
+            if !self.is_being_worked_on(&stored) {
+                return self.settle(stored).await;
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return Err(Error::new(ErrorKind::Cancelled, "the create was cancelled")),
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(std::time::Duration::from_millis(100));
+            let id = stored.record.id();
+            stored = self.inner.store.get(id).await?.ok_or_else(|| {
+                Error::new(ErrorKind::SandboxNotFound, format!("sandbox {id} vanished from the store"))
+            })?;
+        }
+        Ok(stored)
+    }
+
+    /// A new sandbox from the profile and wishes of an old one, which is ended first.
+    pub async fn recreate(&self, caller: &Caller, id: SandboxId, options: CreateOptions) -> Result<Created> {
+        let old = self.load(caller, id).await?;
+        let request = recreate_request(&old);
+        // What cannot be made again is said before the old one is touched.
+        self.plan(&request)?.offer()?;
+        self.destroy(caller, id).await?;
+        self.create(caller, request, options).await
+    }
+}
+
+fn recreate_request(old: &Stored) -> CreateRequest {
+    let (sandbox, spec) = (&old.record.sandbox, &old.record.spec);
+    CreateRequest {
+        profile: Some(sandbox.profile.clone()),
+        scope: Some(sandbox.scope),
+        workspace: Some(sandboxer_core::request::WorkspaceRequest {
+            mode: Some(sandbox.workspace.mode),
+            access: Some(sandbox.workspace.access),
+        }),
+        inputs: spec.inputs.clone(),
+        ttl: Some(sandbox.ttl),
+        consumer: sandbox.consumer.clone(),
+        labels: sandbox.labels.clone(),
+        env: spec.variables.clone(),
+        extension: Some(sandbox.extension.clone()),
+        host: Some(sandbox.host.clone()),
+        allow_degraded: spec.allow_degraded,
+        ..CreateRequest::default()
+    }
+}
+
+/// Equal for requests that may share one sandbox. `agent`: the same consumer, whatever its session; `shared`: the same caller.
+fn reuse_key(caller: &Caller, request: &CreateRequest, plan: &Plan) -> Option<String> {
+    let consumer = &request.consumer;
+    let identity = match plan.scope {
+        Scope::Session => return None,
+        Scope::Agent => json!([consumer.actor, consumer.harness, consumer.agent_id]),
+        Scope::Shared => json!([]),
+    };
+    let whole = json!([plan.scope, caller.key_text(), identity, plan.profile]);
+    Some(sandboxer_core::hash::of_value(&whole))
+}
+
+fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Internal, "a create broke off").with_source(source)
+}

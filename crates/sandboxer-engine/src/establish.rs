@@ -1,0 +1,201 @@
+//! From the written intent to `ready`: provision, probe, set up. Whatever fails on the way is removed again.
+
+use std::sync::Arc;
+
+use sandboxer_core::event::NewEvent;
+use sandboxer_core::exec::ExecSpec;
+use sandboxer_core::extension::{Extension, Handle, ProvisionRequest, Reachability};
+use sandboxer_core::isolation::{IsolationReport, Outcome};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::{Error, ErrorKind, ExecId, Result, State};
+use sandboxer_store::{Lease, LeaseChange, Step, Stored, Update};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::destroy::Ending;
+use crate::{Engine, fault};
+
+/// How long a lease is believed without a word from its owner.
+const LEASE: sandboxer_core::Dur = sandboxer_core::Dur::from_secs(30);
+/// How much of a failing setup command's output goes into the error.
+const KEPT_SETUP_OUTPUT: usize = 2_000;
+
+impl Engine {
+    /// A lease for this process from now on.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease { owner: self.inner.owner.as_str().to_owned(), until: LEASE.after(self.now()) }
+    }
+
+    /// Runs in a task of its own and always ends in `ready` or in an ending.
+    pub(crate) async fn establish(&self, stored: Stored, cancel: CancellationToken) -> Result<Sandbox> {
+        let outcome = {
+            let work = self.establish_in_turn(&stored);
+            tokio::select! {
+                biased;
+                done = work => done,
+                () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the create was cancelled")),
+                () = self.keep_lease(&stored) => Err(Error::new(ErrorKind::Conflict, "somebody else took the sandbox over")),
+            }
+        };
+        match outcome {
+            Ok((handle, reachability)) => self.record_ready(stored, handle, reachability).await,
+            Err(error) => Err(self.give_up(stored, error).await),
+        }
+    }
+
+    async fn establish_in_turn(&self, stored: &Stored) -> Result<(Handle, Reachability)> {
+        let _slot = self.inner.create_slots.acquire().await.map_err(|source| {
+            Error::new(ErrorKind::Internal, "the create queue is closed").with_source(source)
+        })?;
+        let timeout = self.inner.limits.provision_timeout;
+        let work = self.provision(stored);
+        tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Timeout, format!("the sandbox was not ready within {timeout}")))
+        })
+    }
+
+    async fn provision(&self, stored: &Stored) -> Result<(Handle, Reachability)> {
+        let (record, extension) = (&stored.record, self.extension_of(stored)?);
+        let request = ProvisionRequest {
+            sandbox_id: record.id(),
+            tag: record.id().to_string(),
+            spec: record.spec.clone(),
+            host: record.sandbox.host.clone(),
+            expires_at: record.sandbox.expires_at,
+            idle_reap: record.sandbox.idle_reap,
+        };
+        let handle = extension.provision(request).await?;
+        fault::point("engine.create.after_provision");
+        let reachability = extension.wait_ready(&handle).await?;
+        fault::point("engine.create.after_probe");
+        for command in &record.spec.setup.commands {
+            run_setup(&extension, &handle, command).await?;
+        }
+        fault::point("engine.create.after_setup");
+        Ok((handle, reachability))
+    }
+
+    /// Renews the lease until it is lost, which for a quick create is never asked.
+    async fn keep_lease(&self, stored: &Stored) {
+        loop {
+            tokio::time::sleep(LEASE.as_std() / 3).await;
+            let lease = self.lease();
+            let id = stored.record.id();
+            if let Ok(false) = self.inner.store.renew_lease(id, &lease.owner, lease.until).await {
+                return;
+            }
+        }
+    }
+
+    async fn record_ready(&self, stored: Stored, handle: Handle, reachability: Reachability) -> Result<Sandbox> {
+        let now = self.now();
+        let mut record = stored.record.clone();
+        record.sandbox.state = State::Ready;
+        record.sandbox.ready_at = Some(now);
+        record.sandbox.isolation = report(&record.sandbox.isolation, &handle);
+        record.sandbox.reachability = Some(reachability);
+        record.handle = Some(handle);
+        let event = NewEvent::transition(
+            State::Ready,
+            now,
+            json!({ "isolation": record.sandbox.isolation, "expires_at": record.sandbox.expires_at }),
+        );
+        let update = Update {
+            record,
+            expected_version: stored.version,
+            steps: vec![Step { to: State::Ready, event }],
+            facts: Vec::new(),
+            lease: LeaseChange::Release,
+        };
+        match self.inner.store.update(update).await {
+            Ok(ready) => {
+                fault::point("engine.create.after_ready");
+                Ok(ready.record.sandbox)
+            }
+            // Somebody destroyed it in the meantime, or the store is gone: what was made must not stay.
+            Err(error) => Err(self.give_up(stored, error).await),
+        }
+    }
+
+    /// Records why a create failed and removes what it left. The answer is always the first error.
+    async fn give_up(&self, stored: Stored, error: Error) -> Error {
+        // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
+        let tag = stored.record.id().to_string();
+        if let Ok(extension) = self.extension_of(&stored) {
+            if let Err(cleanup) = extension.teardown(&tag, None).await {
+                tracing::warn!(error = ?cleanup, sandbox = tag, "a failed create left something behind");
+            }
+        }
+        let ending = if error.kind() == ErrorKind::Cancelled {
+            Ending::because("cancelled").with_failure(&error)
+        } else {
+            Ending::failed("create_failed", &error)
+        };
+        if let Err(cleanup) = self.end(stored, ending).await {
+            tracing::error!(error = ?cleanup, "a failed create could not be cleaned up; it will be tried again");
+        }
+        error
+    }
+}
+
+fn report(declared: &IsolationReport, handle: &Handle) -> IsolationReport {
+    let missing = handle.controls.iter().filter(|control| control.outcome != Outcome::Enforced);
+    IsolationReport {
+        declared: declared.declared,
+        effective: Some(handle.effective),
+        missing: missing.map(|control| control.name.clone()).collect(),
+        controls: handle.controls.clone(),
+        degraded: handle.degraded,
+    }
+}
+
+/// One setup command; its failure carries the end of its output.
+async fn run_setup(extension: &Arc<dyn Extension>, handle: &Handle, command: &str) -> Result<()> {
+    let spec = ExecSpec {
+        exec_id: ExecId::generate(),
+        argv: vec!["/bin/sh".into(), "-c".into(), command.to_owned()],
+        cwd: None,
+        env: Default::default(),
+        user: None,
+        timeout: None,
+        tty: None,
+        stdin: false,
+    };
+    let mut session = extension.exec(handle, spec).await?;
+    let mut stderr = session.stderr.take();
+    let (out, err, outcome) = tokio::join!(
+        tail(Some(&mut session.stdout)),
+        tail(stderr.as_mut()),
+        session.control.wait(),
+    );
+    let outcome = outcome?;
+    if outcome.exit_code == 0 {
+        return Ok(());
+    }
+    let output = if err.trim().is_empty() { out } else { err };
+    Err(Error::new(
+        ErrorKind::SetupFailed,
+        format!("setup command `{}` exited with {}", sandboxer_core::suggest::printable(command), outcome.exit_code),
+    )
+    .with_context("output", output.clone())
+    .with_hint(if output.trim().is_empty() {
+        "it printed nothing".to_owned()
+    } else {
+        format!("its last words: {}", output.trim())
+    }))
+}
+
+/// Reads a stream to its end and keeps the last part as text.
+async fn tail(stream: Option<&mut sandboxer_core::exec::BoxRead>) -> String {
+    let Some(stream) = stream else { return String::new() };
+    let (mut kept, mut chunk) = (Vec::new(), [0_u8; 8_192]);
+    while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+        kept.extend_from_slice(&chunk[..count]);
+        if kept.len() > 2 * KEPT_SETUP_OUTPUT {
+            kept.drain(..kept.len() - KEPT_SETUP_OUTPUT);
+        }
+    }
+    let start = kept.len().saturating_sub(KEPT_SETUP_OUTPUT);
+    String::from_utf8_lossy(&kept[start..]).into_owned()
+}

@@ -1,0 +1,30 @@
+//! Places where a test may end the process: between every two steps of create and destroy.
+//!
+//! Without the feature `fault-points` a point is nothing at all.
+
+/// Every point of the engine, in the order in which create and destroy pass them.
+pub const POINTS: &[&str] = &[
+    "engine.create.before_intent",
+    "engine.create.after_intent",
+    "engine.create.after_provision",
+    "engine.create.after_probe",
+    "engine.create.after_setup",
+    "engine.create.after_ready",
+    "engine.destroy.before_intent",
+    "engine.destroy.after_intent",
+    "engine.destroy.after_teardown",
+    "engine.destroy.after_destroyed",
+];
+
+/// Ends this process with SIGKILL if `SANDBOXER_FAULT` names the point.
+#[cfg(feature = "fault-points")]
+pub fn point(name: &str) {
+    debug_assert!(POINTS.contains(&name), "an undeclared fault point");
+    if std::env::var_os("SANDBOXER_FAULT").is_some_and(|wanted| wanted == name) {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+}
+
+#[cfg(not(feature = "fault-points"))]
+#[inline(always)]
+pub fn point(_name: &str) {}

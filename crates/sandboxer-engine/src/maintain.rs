@@ -1,0 +1,56 @@
+//! What a server does by itself: end what is over, look after what lives, deliver, forget.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+
+/// How soon after its deadline a sandbox's row follows; the sandbox itself ends on time by its supervisor.
+const OVERDUE_EVERY: Duration = Duration::from_millis(500);
+/// How often living rows are compared with their backends and failed cleanups are tried again.
+const REFRESH_EVERY: Duration = Duration::from_secs(15);
+const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
+
+impl Engine {
+    /// Runs until cancelled. Every loop logs its own failures and goes on.
+    pub async fn maintain(&self, cancel: CancellationToken) {
+        let overdue = self.every(OVERDUE_EVERY, &cancel, || self.end_overdue());
+        let refresh = self.every(REFRESH_EVERY, &cancel, || self.refresh());
+        let prune = self.every(PRUNE_EVERY, &cancel, || self.prune());
+        tokio::join!(overdue, refresh, prune, self.deliver_until(cancel.clone()));
+    }
+
+    async fn every<F, W>(&self, period: Duration, cancel: &CancellationToken, work: F)
+    where
+        F: Fn() -> W,
+        W: Future<Output = sandboxer_core::Result<()>>,
+    {
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(period) => {}
+            }
+            if let Err(error) = work().await {
+                tracing::warn!(error = ?error, "maintenance failed and will be tried again");
+            }
+        }
+    }
+
+    async fn end_overdue(&self) -> sandboxer_core::Result<()> {
+        for stored in self.inner.store.overdue(self.now()).await? {
+            self.settle_if_needed(stored).await?;
+        }
+        Ok(())
+    }
+
+    async fn prune(&self) -> sandboxer_core::Result<()> {
+        let keep = i64::try_from(self.inner.limits.retention.as_millis()).unwrap_or(i64::MAX);
+        let before = jiff::Timestamp::from_millisecond(self.now().as_millisecond().saturating_sub(keep));
+        let gone = self.inner.store.prune(before.unwrap_or(jiff::Timestamp::MIN)).await?;
+        if gone > 0 {
+            tracing::info!(sandboxes = gone, "forgot sandboxes that ended long ago");
+        }
+        Ok(())
+    }
+}

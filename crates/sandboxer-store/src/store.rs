@@ -1,0 +1,82 @@
+//! The store's contract. Every method is one transaction; errors are the core's, kind `StoreFailed` unless said otherwise.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::{EventId, KeyId, Result, SandboxId};
+
+use crate::model::{
+    Delivery, EventFilter, Filter, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent, Replay, Stored,
+    Update,
+};
+
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Writes a new sandbox with its first events, its lease and its idempotency key, or tells why not.
+    async fn insert(&self, insert: Insert) -> Result<Inserted>;
+
+    /// Writes a change. `Conflict` when somebody wrote in between, `IllegalState` for an edge that does not exist,
+    /// `SandboxNotFound` when it is not there.
+    async fn update(&self, update: Update) -> Result<Stored>;
+
+    async fn get(&self, id: SandboxId) -> Result<Option<Stored>>;
+
+    /// Newest first. The cursor is opaque; a cursor that is not ours is `InvalidInput`.
+    async fn list(&self, filter: &Filter, cursor: Option<&str>, limit: Limit) -> Result<Page<Sandbox>>;
+
+    /// Every sandbox that is not destroyed, oldest first.
+    async fn living(&self) -> Result<Vec<Stored>>;
+
+    /// Living sandboxes that share this reuse key, newest first.
+    async fn sharing(&self, reuse_key: &str) -> Result<Vec<Stored>>;
+
+    /// Usable sandboxes whose TTL ended before `now`, oldest first.
+    async fn overdue(&self, now: Timestamp) -> Result<Vec<Stored>>;
+
+    /// Keeps a lease alive. False when it is no longer ours.
+    async fn renew_lease(&self, id: SandboxId, owner: &str, until: Timestamp) -> Result<bool>;
+
+    /// Events after a position, oldest first.
+    async fn events(&self, filter: &EventFilter, after: i64, limit: Limit) -> Result<Vec<PlacedEvent>>;
+
+    /// Where an event stands in the order of all.
+    async fn event_position(&self, id: EventId) -> Result<Option<i64>>;
+
+    /// The position of the newest event; cheap enough to ask several times a second.
+    async fn last_position(&self) -> Result<i64>;
+
+    /// Takes up to `max` deliveries that are due, at most one per sandbox (its oldest), until `until`.
+    async fn outbox_claim(&self, sink: &str, owner: &str, now: Timestamp, until: Timestamp, max: u32) -> Result<Vec<Delivery>>;
+
+    async fn outbox_done(&self, id: i64) -> Result<()>;
+
+    /// Gives a delivery back, to be tried again at `next_at`.
+    async fn outbox_retry(&self, id: i64, next_at: Timestamp, error: &str) -> Result<()>;
+
+    async fn outbox_stats(&self, sink: &str) -> Result<OutboxStats>;
+
+    /// For idempotent requests other than a create.
+    async fn idempotency_begin(&self, request: &Idempotency, now: Timestamp) -> Result<Replay>;
+
+    /// `None` forgets the key, so that a request that had no effect may be sent again.
+    async fn idempotency_finish(&self, request: &Idempotency, answer: Option<(u16, String)>) -> Result<()>;
+
+    async fn key_insert(&self, key: &KeyRecord) -> Result<()>;
+
+    /// Newest first, revoked ones included.
+    async fn key_list(&self) -> Result<Vec<KeyRecord>>;
+
+    /// The key with this hash, revoked or not.
+    async fn key_find(&self, hash: &str) -> Result<Option<KeyRecord>>;
+
+    /// Idempotent; `NotFound` when there is no such key.
+    async fn key_revoke(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord>;
+
+    /// Forgets destroyed sandboxes, delivered events and idempotency keys that ended before `before`.
+    /// Undelivered events and everything that is not destroyed stay. Returns how many sandboxes went.
+    async fn prune(&self, before: Timestamp) -> Result<u64>;
+
+    /// The store answers; for readiness.
+    async fn ping(&self) -> Result<()>;
+}
