@@ -153,7 +153,13 @@ pub trait Extension: Send + Sync + 'static {
     /// Everything of ours whose tag starts so, alive or not.
     async fn list(&self, tag_prefix: &str) -> Result<Vec<Found>>;
 
+    /// Usage and details, read back from the backend.
     async fn status(&self, handle: &Handle) -> Result<BackendStatus>;
+
+    /// Whether it still lives. Asked whenever somebody looks, so it must be cheap.
+    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
+        Ok(self.status(handle).await?.alive)
+    }
 
     async fn extend(&self, _handle: &Handle, _expires_at: Timestamp) -> Result<()> {
         Err(self.unsupported("extending the TTL"))

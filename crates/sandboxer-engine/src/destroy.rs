@@ -124,7 +124,10 @@ impl Engine {
                 let error = Error::new(ErrorKind::CleanupFailed, format!("the teardown left {}", left.join(", ")));
                 Err(self.record_cleanup_failed(stored, Some(report), error).await)
             }
-            Err(error) => Err(self.record_cleanup_failed(stored, None, error).await),
+            Err(error) => {
+                let error = Error::new(ErrorKind::CleanupFailed, "the backend did not take the sandbox down").with_source(error);
+                Err(self.record_cleanup_failed(stored, None, error).await)
+            }
         }
     }
 

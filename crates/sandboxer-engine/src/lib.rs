@@ -129,8 +129,14 @@ impl Engine {
         &self.inner.catalog
     }
 
-    fn now(&self) -> jiff::Timestamp {
+    /// The clock that every stored time comes from.
+    pub fn now(&self) -> jiff::Timestamp {
         self.inner.clock.now()
+    }
+
+    /// The names of the sinks that events are delivered to.
+    pub fn sink_names(&self) -> impl Iterator<Item = &str> {
+        self.inner.sinks.iter().map(|sink| sink.name())
     }
 
     fn extension_of(&self, stored: &Stored) -> Result<Arc<dyn Extension>> {

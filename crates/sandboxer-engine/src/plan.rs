@@ -14,7 +14,7 @@ use crate::Engine;
 pub(crate) const LOCAL_HOST: &str = "local";
 
 /// What a create would do; also the answer to `create --dry-run`.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
 pub struct Plan {
     /// `profile.agent-dev@1.0.0`.
     pub profile: String,

@@ -87,7 +87,7 @@ impl Engine {
         let id = stored.record.id();
         match self.settle(stored).await {
             // A failed cleanup is shown as it is, not as an error of whoever looks.
-            Err(error) if matches!(error.kind(), ErrorKind::CleanupFailed | ErrorKind::Timeout) => {
+            Err(error) if error.kind() == ErrorKind::CleanupFailed => {
                 tracing::warn!(error = ?error, sandbox = %id, "a cleanup failed again");
                 self.inner.store.get(id).await?.ok_or(error)
             }
@@ -122,7 +122,7 @@ impl Engine {
             let error = Error::new(ErrorKind::Internal, "a usable sandbox has no handle");
             return self.end(stored, Ending::failed("lost", &error)).await;
         };
-        if self.extension_of(&stored)?.status(handle).await?.alive {
+        if self.extension_of(&stored)?.is_alive(handle).await? {
             return Ok(stored);
         }
         // Gone before its time. With an idle limit that has had time to pass, that is what ended it.

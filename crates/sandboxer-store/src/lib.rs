@@ -9,4 +9,5 @@ mod store;
 pub mod sqlite;
 
 pub use model::*;
+pub use sqlite::{SqliteStore, StoreOptions};
 pub use store::Store;

@@ -7,8 +7,8 @@ use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{EventId, KeyId, Result, SandboxId};
 
 use crate::model::{
-    Delivery, EventFilter, Filter, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent, Replay, Stored,
-    Update,
+    Delivery, EventFilter, Filter, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
+    Replay, Stored, Update,
 };
 
 #[async_trait]
@@ -47,7 +47,14 @@ pub trait Store: Send + Sync + 'static {
     async fn last_position(&self) -> Result<i64>;
 
     /// Takes up to `max` deliveries that are due, at most one per sandbox (its oldest), until `until`.
-    async fn outbox_claim(&self, sink: &str, owner: &str, now: Timestamp, until: Timestamp, max: u32) -> Result<Vec<Delivery>>;
+    async fn outbox_claim(
+        &self,
+        sink: &str,
+        owner: &str,
+        now: Timestamp,
+        until: Timestamp,
+        max: u32,
+    ) -> Result<Vec<Delivery>>;
 
     async fn outbox_done(&self, id: i64) -> Result<()>;
 

@@ -4,14 +4,17 @@ use proptest::prelude::*;
 /// The edges as the contract words them, written a second time and independently of `next`.
 fn contract_allows(from: State, to: State) -> bool {
     use State::*;
-    match (from, to) {
-        (Requested, Provisioning) | (Provisioning, Ready) | (Ready, Active) => true,
-        (Ready | Active, Paused | Expired) | (Paused, Ready | Active | Expired) => true,
-        (Provisioning | Ready | Active | Paused | Destroying, Failed) => true,
-        (Requested | Provisioning | Ready | Active | Paused | Expired | Failed, Destroying) => true,
-        (Destroying, Destroyed) => true,
-        _ => false,
-    }
+    matches!(
+        (from, to),
+        (Requested, Provisioning)
+            | (Provisioning, Ready)
+            | (Ready, Active)
+            | (Ready | Active, Paused | Expired)
+            | (Paused, Ready | Active | Expired)
+            | (Provisioning | Ready | Active | Paused | Destroying, Failed)
+            | (Requested | Provisioning | Ready | Active | Paused | Expired | Failed, Destroying)
+            | (Destroying, Destroyed)
+    )
 }
 
 #[test]

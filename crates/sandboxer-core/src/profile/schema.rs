@@ -15,9 +15,11 @@ pub type ProfileId = String;
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     pub id: ProfileId,
+    /// `MAJOR.MINOR.PATCH`.
     pub version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// The profile below this one, with or without a version; already merged in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<ProfileId>,
     /// The extension it is made for; without it any that fits.
@@ -34,16 +36,19 @@ pub struct Profile {
     pub network: Network,
     #[serde(default)]
     pub workspace: Workspace,
+    /// The scope of a request that names none.
     #[serde(default)]
     pub scope_default: Scope,
     #[serde(default)]
     pub ttl: Ttl,
     #[serde(default)]
     pub resources: Resources,
+    /// Plain environment of every command; never a place for secrets.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
     #[serde(default)]
     pub secrets: Vec<Secret>,
+    /// References that the extension resolves at provision.
     #[serde(default)]
     pub secret_refs: Vec<String>,
     #[serde(default)]
@@ -144,6 +149,7 @@ pub enum NetworkDefault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EgressRule {
+    /// A name, `*.` and a name, `*`, an address or a CIDR block.
     pub host: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
@@ -155,6 +161,7 @@ pub struct EgressRule {
     pub paths: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub binaries: Vec<String>,
+    /// The name of the secret that goes with the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
 }
@@ -171,7 +178,9 @@ pub struct Workspace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkspaceMode {
+    /// The original is outside; the sandbox works on a copy that follows it.
     Mirror,
+    /// The original is in the sandbox.
     #[default]
     #[serde(alias = "remote")]
     RemoteCanonical,
@@ -209,8 +218,10 @@ impl Scope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ttl {
+    /// When the request names none.
     #[serde(default = "Ttl::default_default")]
     pub default: Dur,
+    /// The most that a request may ask for.
     #[serde(default = "Ttl::default_max")]
     pub max: Dur,
     /// Ends the sandbox when nothing has run in it for this long.
@@ -255,6 +266,7 @@ pub struct Resources {
 #[serde(deny_unknown_fields)]
 pub struct Secret {
     pub name: String,
+    /// Where the value is found when the sandbox is provisioned.
     #[serde(rename = "ref")]
     pub reference: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,7 +279,9 @@ pub struct Secret {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum Inject {
+    /// Added outside the sandbox to requests for this host.
     Header { host: String, header: String },
+    /// A variable with a placeholder inside, for which the value is put in outside.
     Env { env: String },
 }
 
@@ -322,6 +336,7 @@ pub struct Requires {
 pub struct RouteSpec {
     #[serde(default)]
     pub strategy: Strategy,
+    /// Extensions that are tried in order after the profile's own.
     #[serde(default)]
     pub fallback: Vec<String>,
     #[serde(default)]

@@ -1,0 +1,262 @@
+//! Reads the values of one mapping, each with an error that says where and what was expected.
+
+use super::decode::{SECTIONS, Section};
+use super::node::{Node, Path, Place, Value};
+use crate::duration::Dur;
+use crate::error::{Error, Result};
+use crate::money::Money;
+use crate::suggest::{did_you_mean, nearest, printable};
+
+/// One mapping whose keys have all been found to be known.
+pub(super) struct Fields<'a> {
+    /// Absent where the section was left out.
+    node: Option<&'a Node>,
+    path: Path,
+}
+
+impl<'a> Fields<'a> {
+    /// Refuses anything but a mapping with keys of `section`.
+    pub(super) fn open(node: &'a Node, path: Path, section: &'static Section) -> Result<Self> {
+        let Value::Map(entries) = &node.value else {
+            let wanted = if path.is_root() { "the file".to_owned() } else { format!("`{path}`") };
+            return Err(node
+                .place
+                .refuse(format!("{wanted}: expected a mapping, found {}", node.value.describe()))
+                .with_hint(format!("its keys are {}", list(section.keys))));
+        };
+        match entries.iter().find(|entry| !section.keys.contains(&entry.key.as_str())) {
+            Some(entry) => Err(unknown_key(&entry.key, &entry.place, &path, section)),
+            None => Ok(Self { node: Some(node), path }),
+        }
+    }
+
+    /// The mapping that is named as `section`; left out or empty it has no values.
+    pub(super) fn section(&self, section: &'static Section) -> Result<Self> {
+        let key = section.name.rsplit('.').next().unwrap_or_default();
+        let path = self.path.key(key);
+        match self.get_at(key) {
+            Some(node) => Self::open(node, path, section),
+            None => Ok(Self { node: None, path }),
+        }
+    }
+
+    /// The value of `key`, unless it is left out or null.
+    fn get_at(&self, key: &str) -> Option<&'a Node> {
+        self.node.and_then(|node| node.entry(key)).map(|entry| &entry.node).filter(|node| !node.is_null())
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.get_at(key).is_some()
+    }
+
+    /// An error about the mapping itself.
+    pub(super) fn refuse(&self, message: impl std::fmt::Display) -> Option<Error> {
+        self.node.map(|node| node.place.refuse(message))
+    }
+
+    fn missing(&self, key: &str) -> Error {
+        let message = if self.path.is_root() {
+            format!("the key `{key}` is missing")
+        } else {
+            format!("the key `{key}` is missing in `{}`", self.path)
+        };
+        self.refuse(&message).unwrap_or_else(|| Error::new(crate::ErrorKind::InvalidProfile, message))
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>> {
+        self.get_at(key).map(|node| text(node, &self.path.key(key))).transpose()
+    }
+
+    pub(super) fn required_text(&self, key: &str) -> Result<String> {
+        self.text(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// Text that may look like a number, which is then taken as it was written.
+    pub(super) fn required_word(&self, key: &str) -> Result<String> {
+        match self.get_at(key).map(|node| &node.value) {
+            Some(Value::Number(written)) => Ok(written.clone()),
+            _ => self.required_text(key),
+        }
+    }
+
+    pub(super) fn texts(&self, key: &str) -> Result<Vec<String>> {
+        self.each(key, |node, path| text(node, &path))
+    }
+
+    /// Text under any key, with numbers and booleans as they were written and nulls left out.
+    pub(super) fn free_map(&self, key: &str) -> Result<Vec<(String, String)>> {
+        let Some(node) = self.get_at(key) else { return Ok(Vec::new()) };
+        let path = self.path.key(key);
+        let Value::Map(entries) = &node.value else {
+            return Err(expected(node, &path, "a mapping of names to values"));
+        };
+        let value = |entry: &super::node::Entry| match &entry.node.value {
+            Value::Null => None,
+            Value::Text(text) | Value::Number(text) | Value::Bool(_, text) => {
+                Some(Ok((entry.key.clone(), text.clone())))
+            }
+            Value::List(_) | Value::Map(_) => Some(Err(expected(&entry.node, &path.key(&entry.key), "text"))),
+        };
+        entries.iter().filter_map(value).collect()
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>> {
+        let Some(node) = self.get_at(key) else { return Ok(None) };
+        match &node.value {
+            Value::Bool(value, _) => Ok(Some(*value)),
+            _ => Err(expected(node, &self.path.key(key), "`true` or `false`")),
+        }
+    }
+
+    pub(super) fn whole<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>> {
+        self.get_at(key).map(|node| whole(node, &self.path.key(key))).transpose()
+    }
+
+    pub(super) fn wholes<T: TryFrom<u64>>(&self, key: &str) -> Result<Vec<T>> {
+        self.each(key, |node, path| whole(node, &path))
+    }
+
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
+        let Some(node) = self.get_at(key) else { return Ok(None) };
+        let number = match &node.value {
+            Value::Number(written) => written.parse::<f64>().ok().filter(|number| number.is_finite()),
+            _ => None,
+        };
+        number.map(Some).ok_or_else(|| expected(node, &self.path.key(key), "a number"))
+    }
+
+    pub(super) fn duration(&self, key: &str) -> Result<Option<Dur>> {
+        self.written(key, "a duration such as `30m`")
+    }
+
+    pub(super) fn money(&self, key: &str) -> Result<Option<Money>> {
+        self.written(key, "an amount such as `0.25`")
+    }
+
+    /// A value with a notation of its own, which may look like a number.
+    fn written<T: std::str::FromStr<Err = Error>>(&self, key: &str, wanted: &str) -> Result<Option<T>> {
+        let Some(node) = self.get_at(key) else { return Ok(None) };
+        let (Value::Text(text) | Value::Number(text)) = &node.value else {
+            return Err(expected(node, &self.path.key(key), wanted));
+        };
+        text.parse().map(Some).map_err(|why: Error| {
+            let error = node.place.refuse(format!("`{}`: {why}", self.path.key(key)));
+            match why.hint() {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            }
+        })
+    }
+
+    /// One of a closed list of words.
+    pub(super) fn choice<T: Copy>(&self, key: &str, choices: &[(&'static str, T)]) -> Result<Option<T>> {
+        let Some(node) = self.get_at(key) else { return Ok(None) };
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let word = match &node.value {
+            Value::Text(word) | Value::Number(word) | Value::Bool(_, word) => word,
+            _ => return Err(expected(node, &self.path.key(key), &format!("one of {}", list(&words)))),
+        };
+        choices.iter().find(|(name, _)| name == word).map(|(_, value)| Some(*value)).ok_or_else(|| {
+            let hint = did_you_mean(word, words.iter().copied());
+            let verb = if words.len() == 1 { "its only value is" } else { "its values are" };
+            node.place
+                .refuse(format!("`{}` is not a value of `{}`", printable(word), self.path.key(key)))
+                .with_hint(hint.unwrap_or_else(|| format!("{verb} {}", list(&words))))
+        })
+    }
+
+    /// Every item of the list under `key`, as a mapping.
+    pub(super) fn mappings<T>(
+        &self,
+        key: &str,
+        section: &'static Section,
+        mut read: impl FnMut(Fields<'a>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.each(key, |node, path| read(Fields::open(node, path, section)?))
+    }
+
+    fn each<T>(&self, key: &str, mut read: impl FnMut(&'a Node, Path) -> Result<T>) -> Result<Vec<T>> {
+        let Some(node) = self.get_at(key) else { return Ok(Vec::new()) };
+        let path = self.path.key(key);
+        let Value::List(items) = &node.value else {
+            return Err(expected(node, &path, "a list"));
+        };
+        items.iter().enumerate().map(|(index, item)| read(item, path.item(index))).collect()
+    }
+}
+
+fn text(node: &Node, path: &Path) -> Result<String> {
+    match &node.value {
+        Value::Text(text) => Ok(text.clone()),
+        Value::Number(written) | Value::Bool(_, written) => {
+            Err(expected(node, path, "text").with_hint(format!("put it in quotes: `\"{written}\"`")))
+        }
+        _ => Err(expected(node, path, "text")),
+    }
+}
+
+fn whole<T: TryFrom<u64>>(node: &Node, path: &Path) -> Result<T> {
+    let number = |written: &str| written.parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
+    match &node.value {
+        Value::Number(written) => number(written).ok_or_else(|| {
+            node.place
+                .refuse(format!("`{path}`: `{}` is not a whole number that fits here", printable(written)))
+        }),
+        Value::Text(text) if number(text).is_some() => {
+            Err(expected(node, path, "a whole number").with_hint(format!("leave the quotes out: `{text}`")))
+        }
+        _ => Err(expected(node, path, "a whole number")),
+    }
+}
+
+fn expected(node: &Node, path: &Path, wanted: &str) -> Error {
+    let found = match &node.value {
+        Value::Text(text) | Value::Number(text) | Value::Bool(_, text) => {
+            format!("{} `{}`", node.value.describe(), printable(text))
+        }
+        other => other.describe().to_owned(),
+    };
+    node.place.refuse(format!("`{path}`: expected {wanted}, found {found}"))
+}
+
+fn unknown_key(key: &str, place: &Place, path: &Path, section: &Section) -> Error {
+    let shown = printable(key);
+    let error = if path.is_root() {
+        place.refuse(format!("unknown key `{shown}`"))
+    } else {
+        place.refuse(format!("unknown key `{shown}` in `{path}`"))
+    };
+    if let Some((_, ours)) = SYNONYMS.iter().find(|(theirs, _)| path.is_root() && *theirs == key) {
+        return error.with_hint(format!("did you mean `{ours}`?"));
+    }
+    error.with_hint(match (nearest(key, section.keys.iter().copied()), home_of(key)) {
+        (Some(known), _) => format!("did you mean `{known}`?"),
+        (None, Some(home)) => format!("`{shown}` belongs {home}"),
+        (None, None) => format!("known keys here are {}", list(section.keys)),
+    })
+}
+
+/// What other tools call things that have another name here.
+const SYNONYMS: [(&str, &str); 10] = [
+    ("base", "extends"),
+    ("command", "setup.commands"),
+    ("commands", "setup.commands"),
+    ("env", "variables"),
+    ("environment", "variables"),
+    ("memory", "resources.memory_mb"),
+    ("name", "id"),
+    ("timeout", "ttl"),
+    ("volumes", "mounts"),
+    ("limits", "resources"),
+];
+
+/// Where a key that stands in the wrong section would be right, if that is in one place only.
+fn home_of(key: &str) -> Option<String> {
+    let mut homes = SECTIONS.iter().filter(|section| section.keys.contains(&key));
+    let (section, None) = (homes.next()?, homes.next()) else { return None };
+    Some(if section.name.is_empty() { "at the top level".into() } else { format!("in `{}`", section.name) })
+}
+
+pub(super) fn list(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,250 @@
+//! The embedded store: one SQLite file in WAL mode that several processes use at once.
+//!
+//! Each process has one connection that writes, because SQLite lets one write at a time anyway and a queue in the
+//! process is fairer than its polling, and a few that only read. Every write begins with `BEGIN IMMEDIATE`: a
+//! transaction that reads first and writes later would fail when another process writes in between.
+
+mod connection;
+mod events;
+mod fault;
+mod idempotency;
+mod keys;
+mod list;
+mod outbox;
+#[cfg(test)]
+mod plans;
+mod prune;
+mod rows;
+mod sandboxes;
+mod schema;
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::{EventId, KeyId, Result, SandboxId};
+use sqlx::sqlite::SqlitePool;
+use tokio::sync::Mutex;
+
+use crate::model::{
+    Delivery, EventFilter, Filter, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
+    Replay, Stored, Update,
+};
+use crate::store::Store;
+
+use connection::{Reader, Writer};
+use events::Journal;
+use fault::Attempt;
+
+/// What a process says about itself when it opens the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// The `source` of every event that this process records.
+    pub source: String,
+    /// The sinks to which every event must be delivered.
+    pub sinks: Vec<String>,
+}
+
+/// The store in a file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    readers: SqlitePool,
+    journal: Journal,
+}
+
+/// Runs one write on the writing connection, which is replaced when SQLite left it in doubt.
+macro_rules! write {
+    ($self:ident, $operation:literal, $connection:ident => $body:expr) => {{
+        let mut writer = $self.writer.lock().await;
+        let outcome = async {
+            let $connection = writer.connection().await?;
+            $body.await
+        }
+        .await;
+        writer.settle(&outcome);
+        drop(writer);
+        $self.told($operation, outcome)
+    }};
+}
+
+/// Runs one read on whichever connection is free.
+macro_rules! read {
+    ($self:ident, $operation:literal, $connection:ident => $body:expr) => {{
+        let outcome = async {
+            let mut reader = $self.reader().await?;
+            let $connection = reader.connection().await?;
+            $body.await
+        }
+        .await;
+        $self.told($operation, outcome)
+    }};
+}
+
+impl SqliteStore {
+    /// Opens the file, which is made, with its directory, when it is not there. Any number of processes may do so at
+    /// the same moment.
+    pub async fn open(path: &Path, options: StoreOptions) -> Result<Self> {
+        // An absolute path stays right when the process changes directory, and SQLite reads no special meaning into it.
+        let path = std::path::absolute(path).map_err(|error| fault::from_io(error, "finding", path))?;
+        let connect = connection::options(&path);
+        let first = schema::open(&path, &connect).await.map_err(|fault| fault.into_error("open", &path))?;
+        Ok(Self {
+            readers: connection::readers(&connect),
+            writer: Mutex::new(Writer::new(connect, first)),
+            journal: Journal::new(options.source, &options.sinks)?,
+            path,
+        })
+    }
+
+    /// Where the store is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for what is under way and closes the file. The last process to do so also tidies up its side files.
+    /// Not needed for safety: a process may die at any moment.
+    pub async fn close(self) {
+        self.readers.close().await;
+        self.writer.into_inner().close().await;
+    }
+
+    /// A connection to read on. A process that does one thing at a time, such as the command line, reads on the
+    /// connection that it writes with and never opens a second one.
+    async fn reader(&self) -> Attempt<Reader<'_>> {
+        if self.readers.size() == 0
+            && let Ok(writer) = self.writer.try_lock()
+        {
+            return Ok(Reader::Shared(writer));
+        }
+        Ok(Reader::Own(self.readers.acquire().await?))
+    }
+
+    fn told<T>(&self, operation: &'static str, outcome: Attempt<T>) -> Result<T> {
+        outcome.map_err(|fault| fault.into_error(operation, &self.path))
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn insert(&self, insert: Insert) -> Result<Inserted> {
+        write!(self, "insert", c => sandboxes::insert(c, &self.journal, insert))
+    }
+
+    async fn update(&self, update: Update) -> Result<Stored> {
+        write!(self, "update", c => sandboxes::update(c, &self.journal, update))
+    }
+
+    async fn get(&self, id: SandboxId) -> Result<Option<Stored>> {
+        read!(self, "get", c => sandboxes::get(c, id))
+    }
+
+    async fn list(&self, filter: &Filter, cursor: Option<&str>, limit: Limit) -> Result<Page<Sandbox>> {
+        read!(self, "list", c => list::list(c, filter, cursor, limit))
+    }
+
+    async fn living(&self) -> Result<Vec<Stored>> {
+        read!(self, "living", c => sandboxes::living(c))
+    }
+
+    async fn sharing(&self, reuse_key: &str) -> Result<Vec<Stored>> {
+        read!(self, "sharing", c => sandboxes::sharing(c, reuse_key))
+    }
+
+    async fn overdue(&self, now: Timestamp) -> Result<Vec<Stored>> {
+        read!(self, "overdue", c => sandboxes::overdue(c, now))
+    }
+
+    async fn renew_lease(&self, id: SandboxId, owner: &str, until: Timestamp) -> Result<bool> {
+        write!(self, "renew_lease", c => sandboxes::renew_lease(c, id, owner, until))
+    }
+
+    async fn events(&self, filter: &EventFilter, after: i64, limit: Limit) -> Result<Vec<PlacedEvent>> {
+        read!(self, "events", c => events::after(c, filter, after, limit))
+    }
+
+    async fn event_position(&self, id: EventId) -> Result<Option<i64>> {
+        read!(self, "event_position", c => events::position(c, id))
+    }
+
+    async fn last_position(&self) -> Result<i64> {
+        read!(self, "last_position", c => events::last_position(c))
+    }
+
+    async fn outbox_claim(
+        &self,
+        sink: &str,
+        owner: &str,
+        now: Timestamp,
+        until: Timestamp,
+        max: u32,
+    ) -> Result<Vec<Delivery>> {
+        // Asked several times a second by every process: only take the write lock when there is something to take.
+        if !read!(self, "outbox_claim", c => outbox::is_due(c, sink, now))? {
+            return Ok(Vec::new());
+        }
+        write!(self, "outbox_claim", c => outbox::claim(c, sink, owner, now, until, max))
+    }
+
+    async fn outbox_done(&self, id: i64) -> Result<()> {
+        write!(self, "outbox_done", c => outbox::done(c, id))
+    }
+
+    async fn outbox_retry(&self, id: i64, next_at: Timestamp, error: &str) -> Result<()> {
+        write!(self, "outbox_retry", c => outbox::retry(c, id, next_at, error))
+    }
+
+    async fn outbox_stats(&self, sink: &str) -> Result<OutboxStats> {
+        read!(self, "outbox_stats", c => outbox::stats(c, sink))
+    }
+
+    async fn idempotency_begin(&self, request: &Idempotency, now: Timestamp) -> Result<Replay> {
+        write!(self, "idempotency_begin", c => idempotency::begin(c, request, now))
+    }
+
+    async fn idempotency_finish(&self, request: &Idempotency, answer: Option<(u16, String)>) -> Result<()> {
+        write!(self, "idempotency_finish", c => idempotency::finish(c, request, answer))
+    }
+
+    async fn key_insert(&self, key: &KeyRecord) -> Result<()> {
+        write!(self, "key_insert", c => keys::insert(c, key))
+    }
+
+    async fn key_list(&self) -> Result<Vec<KeyRecord>> {
+        read!(self, "key_list", c => keys::list(c))
+    }
+
+    async fn key_find(&self, hash: &str) -> Result<Option<KeyRecord>> {
+        read!(self, "key_find", c => keys::find(c, hash))
+    }
+
+    async fn key_revoke(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
+        write!(self, "key_revoke", c => keys::revoke(c, id, now))
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<u64> {
+        let mut gone = 0;
+        let mut place = prune::Place::default();
+        loop {
+            let bite = write!(self, "prune", c => prune::bite(c, before, &place))?;
+            gone += bite.gone;
+            match bite.next {
+                Some(next) => place = next,
+                None => break,
+            }
+            // Long enough for another process to get its turn: SQLite waits for the lock by polling.
+            tokio::time::sleep(prune::PAUSE).await;
+        }
+        while write!(self, "prune", c => prune::idempotency_keys(c, before))? {
+            tokio::time::sleep(prune::PAUSE).await;
+        }
+        Ok(gone)
+    }
+
+    async fn ping(&self) -> Result<()> {
+        read!(self, "ping", c => schema::ping(c))
+    }
+}

@@ -1,0 +1,101 @@
+//! Events: written with the change that they tell of, read in the order of all.
+
+use sandboxer_core::event::NewEvent;
+use sandboxer_core::page::Limit;
+use sandboxer_core::sandbox::SandboxRecord;
+use sandboxer_core::{EventId, Result};
+use sqlx::Row as _;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::fault::{Attempt, Fault};
+use super::outbox;
+use super::rows::micros;
+use crate::model::{EventFilter, PlacedEvent};
+
+pub(super) const ALL: &str = "SELECT position, json FROM events WHERE position > ? ORDER BY position LIMIT ?";
+/// By sequence, which is the index's order and grows with the position.
+pub(super) const OF_SUBJECT: &str =
+    "SELECT position, json FROM events WHERE subject = ? AND position > ? ORDER BY sequence LIMIT ?";
+pub(super) const OF_OWNER: &str = "SELECT position, json FROM events INDEXED BY events_owner \
+                        WHERE owner_key = ? AND position > ? ORDER BY position LIMIT ?";
+pub(super) const OF_SUBJECT_AND_OWNER: &str = "SELECT position, json FROM events INDEXED BY events_subject \
+                                    WHERE subject = ? AND owner_key = ? AND position > ? ORDER BY sequence LIMIT ?";
+pub(super) const POSITION: &str = "SELECT position FROM events WHERE id = ?";
+/// From SQLite's own counter, which stays when the newest events were pruned.
+const LAST: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'events'";
+
+/// Turns facts into events of this process, with their outbox rows.
+#[derive(Debug)]
+pub(super) struct Journal {
+    source: String,
+    /// A JSON array, so that one statement serves any number; absent when there are none.
+    sinks: Option<String>,
+}
+
+impl Journal {
+    pub(super) fn new(source: String, sinks: &[String]) -> Result<Self> {
+        let text = serde_json::Value::from(sinks.to_vec()).to_string();
+        Ok(Self { source, sinks: (!sinks.is_empty()).then_some(text) })
+    }
+
+    /// Writes events with the sequences after `last`.
+    pub(super) async fn record(
+        &self,
+        connection: &mut SqliteConnection,
+        record: &SandboxRecord,
+        last: u64,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Attempt<()> {
+        let subject = record.id().to_string();
+        let mut sequence = last;
+        for event in events {
+            sequence += 1;
+            let event = event.into_event(&self.source, record.id(), sequence);
+            sqlx::query(
+                "INSERT INTO events (id, subject, sequence, time, owner_key, json) VALUES (?, ?, ?, ?, ?, ?)",
+            )
+            .bind(event.id.to_string())
+            .bind(&subject)
+            .bind(sequence as i64)
+            .bind(micros(event.time))
+            .bind(&record.owner_key)
+            .bind(serde_json::to_string(&event)?)
+            .execute(&mut *connection)
+            .await?;
+        }
+        match &self.sinks {
+            Some(sinks) if sequence > last => outbox::enqueue(connection, sinks, &subject, last as i64).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) async fn after(
+    connection: &mut SqliteConnection,
+    filter: &EventFilter,
+    after: i64,
+    limit: Limit,
+) -> Attempt<Vec<PlacedEvent>> {
+    let subject = filter.subject.map(|id| id.to_string());
+    let query = match (&subject, &filter.owner_key) {
+        (None, None) => sqlx::query(ALL),
+        (Some(subject), None) => sqlx::query(OF_SUBJECT).bind(subject),
+        (None, Some(owner)) => sqlx::query(OF_OWNER).bind(owner),
+        (Some(subject), Some(owner)) => sqlx::query(OF_SUBJECT_AND_OWNER).bind(subject).bind(owner),
+    };
+    query.bind(after).bind(limit.get()).fetch_all(connection).await?.iter().map(placed).collect()
+}
+
+fn placed(row: &SqliteRow) -> Attempt<PlacedEvent> {
+    Ok(PlacedEvent { position: row.try_get(0)?, event: serde_json::from_str(row.try_get(1)?)? })
+}
+
+pub(super) async fn position(connection: &mut SqliteConnection, id: EventId) -> Attempt<Option<i64>> {
+    let row = sqlx::query(POSITION).bind(id.to_string()).fetch_optional(connection).await?;
+    row.map(|row| row.try_get(0)).transpose().map_err(Fault::from)
+}
+
+pub(super) async fn last_position(connection: &mut SqliteConnection) -> Attempt<i64> {
+    let row = sqlx::query(LAST).fetch_optional(connection).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+}

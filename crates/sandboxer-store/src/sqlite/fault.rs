@@ -1,0 +1,171 @@
+//! What can go wrong inside SQLite, and the core's error for it.
+
+use std::path::Path;
+
+use sandboxer_core::{Error, ErrorKind, Retry};
+
+/// An error on its way out of an operation: SQLite's, which still lacks the path, or one of ours.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Sql(sqlx::Error),
+    Own(Error),
+}
+
+pub(super) type Attempt<T> = Result<T, Fault>;
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Self {
+        let message = "a stored document cannot be read or written";
+        Self::Own(Error::new(ErrorKind::StoreFailed, message).with_retry(Retry::Permanent).with_source(error))
+    }
+}
+
+impl Fault {
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::Own(Error::new(ErrorKind::Internal, message))
+    }
+
+    /// The connection may be left in the middle of something and should not be used again.
+    pub(super) fn spoils_connection(&self) -> bool {
+        matches!(self, Self::Sql(error) if !is_constraint(error))
+    }
+
+    pub(super) fn into_error(self, operation: &'static str, path: &Path) -> Error {
+        match self {
+            Self::Own(error) => error,
+            Self::Sql(error) => translate(error, path).with_context("operation", operation),
+        }
+    }
+}
+
+/// SQLite's extended result code, if it was SQLite that failed.
+pub(super) fn code(error: &sqlx::Error) -> Option<i32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
+/// Another connection is in the way; trying again helps.
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    // SQLITE_BUSY and SQLITE_LOCKED in all their forms.
+    code(error).is_some_and(|code| matches!(code & 0xff, 5 | 6))
+}
+
+/// There is no such file.
+pub(super) fn is_absent(error: &sqlx::Error) -> bool {
+    // SQLITE_CANTOPEN.
+    code(error).is_some_and(|code| code & 0xff == 14)
+}
+
+fn is_constraint(error: &sqlx::Error) -> bool {
+    // SQLITE_CONSTRAINT.
+    code(error).is_some_and(|code| code & 0xff == 19)
+}
+
+/// SQLite's result code → kind, retry, message and hint. One row per thing that a user can do something about.
+fn classify(code: i32) -> (ErrorKind, Retry, &'static str, &'static str) {
+    use ErrorKind::{Conflict, NoSpace, StoreFailed};
+    use Retry::{Permanent, Temporary};
+    // IOERR_SHMSIZE and IOERR_SHMMAP: the shared-memory file beside the store could not grow.
+    if matches!(code, 4874 | 5386) {
+        return (
+            NoSpace,
+            Temporary,
+            "there is no room beside the store",
+            "free some space on its file system",
+        );
+    }
+    match code & 0xff {
+        5 | 6 | 15 => (
+            StoreFailed,
+            Temporary,
+            "the store stayed locked by another process",
+            "look for a process that holds it: a backup, a database browser or one that is stopped",
+        ),
+        8 => {
+            (StoreFailed, Permanent, "the store cannot be written", "its file and directory must be writable")
+        }
+        10 => (
+            StoreFailed,
+            Temporary,
+            "reading or writing the store failed",
+            "check the disk and its file system",
+        ),
+        11 | 26 => (
+            StoreFailed,
+            Permanent,
+            "the store is damaged or not a store",
+            "move the file away to start with an empty one, or restore it from a backup",
+        ),
+        13 => (NoSpace, Temporary, "the disk of the store is full", "free some space on its file system"),
+        14 => (
+            StoreFailed,
+            Permanent,
+            "the store cannot be opened",
+            "its directory must exist and be writable for this user",
+        ),
+        19 => (Conflict, Permanent, "the store has this already", "use another id or key"),
+        _ => (StoreFailed, Temporary, "the store failed", "`sandboxer doctor` tells more about this machine"),
+    }
+}
+
+fn translate(error: sqlx::Error, path: &Path) -> Error {
+    let (kind, retry, message, hint) = match code(&error) {
+        Some(code) => classify(code),
+        None => classify(0),
+    };
+    Error::new(kind, format!("{message}: {}", path.display()))
+        .with_retry(retry)
+        .with_hint(hint)
+        .with_context("path", path.display().to_string())
+        .with_source(error)
+}
+
+/// An error of the file system around the store.
+pub(super) fn from_io(error: std::io::Error, doing: &str, path: &Path) -> Error {
+    let (kind, hint) = match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            (ErrorKind::NoSpace, "free some space on its file system")
+        }
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::StoreFailed, "choose a directory that this user may write")
+        }
+        _ => (ErrorKind::StoreFailed, "choose another directory for the store"),
+    };
+    let retry = if kind == ErrorKind::NoSpace { Retry::Temporary } else { Retry::Permanent };
+    Error::new(kind, format!("{doing} {} is not possible", path.display()))
+        .with_retry(retry)
+        .with_hint(hint)
+        .with_context("path", path.display().to_string())
+        .with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_its_kind() {
+        for (code, kind) in [
+            (5, ErrorKind::StoreFailed),
+            (517, ErrorKind::StoreFailed),
+            (11, ErrorKind::StoreFailed),
+            (13, ErrorKind::NoSpace),
+            (4874, ErrorKind::NoSpace),
+            (778, ErrorKind::StoreFailed),
+            (2067, ErrorKind::Conflict),
+        ] {
+            assert_eq!(classify(code).0, kind, "{code}");
+        }
+    }
+}

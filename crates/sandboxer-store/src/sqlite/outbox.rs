@@ -1,0 +1,128 @@
+//! The outbox: what is still to be delivered, in order per sandbox and sink.
+//!
+//! Only the oldest row of a sandbox and sink is a `head` and can be claimed; delivering it makes the next one head.
+
+use jiff::Timestamp;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection as _, Row as _};
+
+use super::fault::Attempt;
+use super::rows::{count, micros, moment};
+use crate::model::{Delivery, OutboxStats};
+
+/// An error's text is for people; a page of HTML from a proxy is not.
+const LONGEST_ERROR: usize = 1_000;
+
+pub(super) const IS_DUE: &str = "SELECT 1 FROM outbox WHERE sink = ? AND head = 1 AND next_at <= ? LIMIT 1";
+pub(super) const DUE: &str = "SELECT o.id, o.attempts, e.json \
+                   FROM outbox o INDEXED BY outbox_due CROSS JOIN events e ON e.position = o.position \
+                   WHERE o.sink = ? AND o.head = 1 AND o.next_at <= ? ORDER BY o.next_at, o.id LIMIT ?";
+const ENQUEUE: &str = "INSERT INTO outbox (sink, subject, position, head, next_at, created_at) \
+     SELECT sink.value, e.subject, e.position, \
+            e.sequence = ?2 + 1 \
+            AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.subject = ?1 AND o.sink = sink.value), \
+            e.time, e.time \
+     FROM events e CROSS JOIN json_each(?3) sink \
+     WHERE e.subject = ?1 AND e.sequence > ?2 ORDER BY e.sequence";
+
+/// A row per sink for each event of a sandbox after the sequence `last`.
+pub(super) async fn enqueue(
+    connection: &mut SqliteConnection,
+    sinks: &str,
+    subject: &str,
+    last: i64,
+) -> Attempt<()> {
+    sqlx::query(ENQUEUE).bind(subject).bind(last).bind(sinks).execute(connection).await?;
+    Ok(())
+}
+
+pub(super) async fn is_due(connection: &mut SqliteConnection, sink: &str, now: Timestamp) -> Attempt<bool> {
+    Ok(sqlx::query(IS_DUE).bind(sink).bind(micros(now)).fetch_optional(connection).await?.is_some())
+}
+
+pub(super) async fn claim(
+    connection: &mut SqliteConnection,
+    sink: &str,
+    owner: &str,
+    now: Timestamp,
+    until: Timestamp,
+    max: u32,
+) -> Attempt<Vec<Delivery>> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let rows = sqlx::query(DUE).bind(sink).bind(micros(now)).bind(max).fetch_all(&mut *tx).await?;
+    let mut out = Vec::with_capacity(rows.len());
+    for row in &rows {
+        out.push(Delivery {
+            id: row.try_get(0)?,
+            sink: sink.to_owned(),
+            attempts: row.try_get(1)?,
+            event: serde_json::from_str(row.try_get(2)?)?,
+        });
+    }
+    let ids = serde_json::Value::from(out.iter().map(|delivery| delivery.id).collect::<Vec<_>>()).to_string();
+    // Counted now and not at the answer: a delivery that kills its claimer is a try as well.
+    sqlx::query(
+        "UPDATE outbox SET next_at = ?, claimed_by = ?, attempts = attempts + 1 \
+         WHERE id IN (SELECT value FROM json_each(?))",
+    )
+    .bind(micros(until))
+    .bind(owner)
+    .bind(ids)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(out)
+}
+
+/// Delivered. Saying so twice is fine.
+pub(super) async fn done(connection: &mut SqliteConnection, id: i64) -> Attempt<()> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let gone = sqlx::query("DELETE FROM outbox WHERE id = ? RETURNING subject, sink")
+        .bind(id)
+        .fetch_optional(&mut *tx)
+        .await?;
+    let Some(gone) = gone else { return Ok(()) };
+    let (subject, sink): (&str, &str) = (gone.try_get(0)?, gone.try_get(1)?);
+    sqlx::query(
+        "UPDATE outbox SET head = 1 WHERE id = (SELECT min(id) FROM outbox WHERE subject = ? AND sink = ?)",
+    )
+    .bind(subject)
+    .bind(sink)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+pub(super) async fn retry(
+    connection: &mut SqliteConnection,
+    id: i64,
+    next_at: Timestamp,
+    error: &str,
+) -> Attempt<()> {
+    let error: String = error.chars().take(LONGEST_ERROR).collect();
+    sqlx::query("UPDATE outbox SET next_at = ?, last_error = ?, claimed_by = NULL WHERE id = ?")
+        .bind(micros(next_at))
+        .bind(error)
+        .bind(id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn stats(connection: &mut SqliteConnection, sink: &str) -> Attempt<OutboxStats> {
+    let row = sqlx::query(
+        "SELECT (SELECT count(*) FROM outbox WHERE sink = ?1), \
+                (SELECT created_at FROM outbox WHERE sink = ?1 ORDER BY id LIMIT 1), \
+                (SELECT last_error FROM outbox WHERE sink = ?1 AND head = 1 AND last_error IS NOT NULL \
+                 ORDER BY next_at DESC LIMIT 1)",
+    )
+    .bind(sink)
+    .fetch_one(connection)
+    .await?;
+    Ok(OutboxStats {
+        pending: count(row.try_get(0)?)?,
+        oldest: row.try_get::<Option<i64>, _>(1)?.map(moment).transpose()?,
+        last_error: row.try_get(2)?,
+    })
+}

@@ -1,0 +1,70 @@
+//! The hot queries walk indexes: asked of SQLite itself.
+
+use std::collections::BTreeMap;
+
+use sandboxer_core::page::Limit;
+use sandboxer_core::{SandboxId, State};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::{SqliteStore, StoreOptions, events, list, outbox, prune, sandboxes};
+use crate::model::Filter;
+
+async fn plan(connection: &mut SqliteConnection, sql: &str) -> String {
+    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+    let rows = sqlx::query(explain).fetch_all(connection).await.unwrap();
+    rows.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("; ")
+}
+
+#[tokio::test]
+async fn no_hot_query_scans_or_sorts() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
+    let mut writer = store.writer.lock().await;
+    let connection = writer.connection().await.unwrap();
+    for (sql, index) in [
+        (sandboxes::GET, "sqlite_autoindex_sandboxes_1"),
+        (sandboxes::SHARING, "sandboxes_sharing"),
+        (sandboxes::OVERDUE, "sandboxes_overdue"),
+        (sandboxes::REUSABLE, "sandboxes_reuse"),
+        (events::ALL, "INTEGER PRIMARY KEY"),
+        (events::OF_SUBJECT, "events_subject"),
+        (events::OF_OWNER, "events_owner"),
+        (events::OF_SUBJECT_AND_OWNER, "events_subject"),
+        (events::POSITION, "events_id"),
+        (outbox::IS_DUE, "outbox_due"),
+        (outbox::DUE, "outbox_due"),
+        (prune::OLD, "sandboxes_destroyed"),
+    ] {
+        let plan = plan(connection, sql).await;
+        assert!(plan.contains(index), "{sql}\n{plan}");
+        assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{sql}\n{plan}");
+    }
+    // Reads every living one, in the order of the index that has only those.
+    let plan = plan(connection, sandboxes::LIVING).await;
+    assert_eq!(plan, "SCAN sandboxes USING INDEX sandboxes_living");
+}
+
+#[tokio::test]
+async fn no_listing_scans_or_sorts() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
+    let mut writer = store.writer.lock().await;
+    let connection = writer.connection().await.unwrap();
+    let label = |name: &str| (name.to_owned(), "x".to_owned());
+    for state in [None, Some(State::Ready), Some(State::Destroyed)] {
+        for owner_key in [None, Some("key_1".to_owned())] {
+            for labels in [vec![], vec![label("a")], vec![label("a"), label("b")]] {
+                for all in [false, true] {
+                    let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
+                    let filter = Filter { state, labels, all, owner_key: owner_key.clone() };
+                    let lead = list::lead(connection, &filter).await.unwrap();
+                    let query = list::page_query(lead, &filter, Some(SandboxId::generate()), Limit::DEFAULT);
+                    let plan = plan(connection, query.sql().as_str()).await;
+                    let sound = !plan.contains("SCAN") && !plan.contains("TEMP B-TREE");
+                    assert!(sound, "{filter:?}\n{}\n{plan}", query.sql().as_str());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Forgetting what is long over, in bites small enough that nobody waits for them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection as _, Row as _};
+
+use super::fault::Attempt;
+use super::rows::micros;
+
+/// Sandboxes looked at in one transaction; with their events some milliseconds of work.
+const BITE: i64 = 100;
+/// Between two transactions.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
+
+pub(super) const OLD: &str = "SELECT id, destroyed_at, EXISTS (SELECT 1 FROM outbox WHERE subject = s.id) FROM sandboxes s INDEXED BY sandboxes_destroyed \
+                   WHERE state = 'destroyed' AND (destroyed_at, id) > (?, ?) AND destroyed_at < ? \
+                   ORDER BY destroyed_at, id LIMIT ?";
+
+/// How far a pruning has come. What it could not remove is passed by, not looked at again and again.
+pub(super) struct Place {
+    destroyed_at: i64,
+    id: String,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { destroyed_at: i64::MIN, id: String::new() }
+    }
+}
+
+pub(super) struct Bite {
+    pub(super) gone: u64,
+    /// Where to go on; absent at the end.
+    pub(super) next: Option<Place>,
+}
+
+/// Removes the next few sandboxes that were destroyed before the moment and of which everything is delivered. Their
+/// labels, events and idempotency keys go with them.
+pub(super) async fn bite(
+    connection: &mut SqliteConnection,
+    before: Timestamp,
+    place: &Place,
+) -> Attempt<Bite> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let rows = sqlx::query(OLD)
+        .bind(place.destroyed_at)
+        .bind(&place.id)
+        .bind(micros(before))
+        .bind(BITE)
+        .fetch_all(&mut *tx)
+        .await?;
+    let mut next = None;
+    let mut delivered = Vec::new();
+    for row in &rows {
+        let id: String = row.try_get(0)?;
+        if !row.try_get::<bool, _>(2)? {
+            delivered.push(id.clone());
+        }
+        next = Some(Place { destroyed_at: row.try_get(1)?, id });
+    }
+    let gone = delivered.len() as u64;
+    if gone > 0 {
+        sqlx::query("DELETE FROM sandboxes WHERE id IN (SELECT value FROM json_each(?))")
+            .bind(serde_json::Value::from(delivered).to_string())
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+    }
+    Ok(Bite { gone, next: next.filter(|_| rows.len() as i64 == BITE) })
+}
+
+/// Removes a few old keys of requests other than creates. True when there may be more.
+pub(super) async fn idempotency_keys(connection: &mut SqliteConnection, before: Timestamp) -> Attempt<bool> {
+    let done = sqlx::query(
+        "DELETE FROM idempotency WHERE rowid IN \
+         (SELECT rowid FROM idempotency WHERE sandbox_id IS NULL AND created_at < ? LIMIT ?)",
+    )
+    .bind(micros(before))
+    .bind(BITE)
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected() as i64 == BITE)
+}

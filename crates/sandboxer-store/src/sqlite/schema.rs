@@ -1,0 +1,169 @@
+//! Opening a file: making it, recognising it, and bringing its schema up to date.
+//!
+//! An up-to-date file costs one query. Everything else happens behind a lock file, because turning on WAL mode fails at
+//! once, without waiting, while another process looks at the file.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::ErrorKind as IoKind;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use sandboxer_core::{Error, ErrorKind, Retry};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
+use tokio::time::Instant;
+
+use super::connection::PATIENCE;
+use super::fault::{Attempt, Fault, from_io, is_absent, is_busy};
+
+/// In order; the version of a file is the number of those that it has had. Never change one that was released.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_sandboxes_events_outbox_keys.sql")];
+const CURRENT: i64 = MIGRATIONS.len() as i64;
+/// `SBOX`: tells our files from other SQLite files.
+const APPLICATION_ID: i64 = 0x5342_4f58;
+/// Between two tries for a lock.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A connection to a file with the current schema.
+pub(super) async fn open(path: &Path, options: &SqliteConnectOptions) -> Attempt<SqliteConnection> {
+    match options.connect().await {
+        Ok(mut connection) => {
+            if standing(&mut connection, path).await? == CURRENT {
+                return Ok(connection);
+            }
+            connection.close().await?;
+        }
+        Err(error) if is_absent(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    initialise(path, options).await
+}
+
+/// The store answers.
+pub(super) async fn ping(connection: &mut SqliteConnection) -> Attempt<()> {
+    sqlx::query("SELECT 1 FROM sqlite_schema LIMIT 1").fetch_one(connection).await?;
+    Ok(())
+}
+
+/// The file's version, if it is one of ours and not newer than we are.
+async fn standing(connection: &mut SqliteConnection, path: &Path) -> Attempt<i64> {
+    let row =
+        sqlx::query("SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
+            .fetch_one(&mut *connection)
+            .await?;
+    let (version, application): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let refuse = |message: String, hint: &str| {
+        Fault::Own(
+            Error::new(ErrorKind::StoreFailed, message)
+                .with_retry(Retry::Permanent)
+                .with_hint(hint)
+                .with_context("path", path.display().to_string()),
+        )
+    };
+    if application == APPLICATION_ID && version > CURRENT {
+        return Err(refuse(
+            format!(
+                "the store {} has schema {version}, and this program knows up to {CURRENT}",
+                path.display()
+            ),
+            "use the version of sandboxer that wrote it, or a newer one",
+        ));
+    }
+    let empty = application == 0
+        && version == 0
+        && sqlx::query("SELECT 1 FROM sqlite_schema LIMIT 1").fetch_optional(connection).await?.is_none();
+    if application != APPLICATION_ID && !empty {
+        return Err(refuse(
+            format!("{} is a database of another program", path.display()),
+            "choose another path for the store",
+        ));
+    }
+    Ok(version)
+}
+
+/// Makes the file if need be and brings it up to date, one process at a time.
+async fn initialise(path: &Path, options: &SqliteConnectOptions) -> Attempt<SqliteConnection> {
+    let deadline = Instant::now() + PATIENCE;
+    if let Some(directory) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|error| from_io(error, "making the directory", directory))?;
+    }
+    let lock = lock(path, deadline).await?;
+    // Only ever created here, never opened: closing a second descriptor of the file would drop the locks that SQLite
+    // holds on it in this process.
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == IoKind::AlreadyExists => {}
+        Err(error) => return Err(from_io(error, "making the store", path).into()),
+    }
+    let mut connection = options.connect().await?;
+    let version = standing(&mut connection, path).await?;
+    if version < CURRENT {
+        write_ahead(&mut connection, path, deadline).await?;
+        migrate(&mut connection, version).await?;
+    }
+    drop(lock);
+    Ok(connection)
+}
+
+/// The lock file stays: removing it would let two processes hold two locks under one name.
+async fn lock(path: &Path, deadline: Instant) -> Attempt<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&name)
+        .map_err(|error| from_io(error, "making the lock file", &name))?;
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                tokio::time::sleep(PAUSE).await
+            }
+            Err(error) => return Err(from_io(error.into(), "locking", &name).into()),
+        }
+    }
+}
+
+/// Turns on WAL mode, which lasts in the file. Needs a moment in which no other process reads it.
+async fn write_ahead(connection: &mut SqliteConnection, path: &Path, deadline: Instant) -> Attempt<()> {
+    loop {
+        match sqlx::query("PRAGMA journal_mode = wal").fetch_one(&mut *connection).await {
+            Ok(row) if row.try_get::<&str, _>(0)? == "wal" => return Ok(()),
+            Ok(_) => {
+                let message =
+                    format!("the file system of {} cannot share a store between processes", path.display());
+                return Err(Error::new(ErrorKind::StoreFailed, message)
+                    .with_retry(Retry::Permanent)
+                    .with_hint("choose a path on a local file system")
+                    .into());
+            }
+            Err(error) if is_busy(&error) && Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Everything that the file lacks, in one transaction: it is up to date afterwards or as it was.
+async fn migrate(connection: &mut SqliteConnection, version: i64) -> Attempt<()> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let had = usize::try_from(version).unwrap_or(0);
+    for migration in &MIGRATIONS[had..] {
+        sqlx::raw_sql(*migration).execute(&mut *tx).await?;
+    }
+    // A pragma takes no parameters; both values are constants of ours.
+    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {CURRENT}");
+    sqlx::raw_sql(AssertSqlSafe(marks)).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(())
+}

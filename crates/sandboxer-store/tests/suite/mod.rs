@@ -1,0 +1,105 @@
+//! What every store must do, whatever is behind it. A test binary per store names its [`Place`] in `suite!`.
+
+pub(crate) mod events;
+pub(crate) mod fixture;
+pub(crate) mod listing;
+pub(crate) mod model;
+pub(crate) mod outbox;
+pub(crate) mod pruning;
+pub(crate) mod requests;
+pub(crate) mod sandboxes;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sandboxer_store::Store;
+
+/// Where a store is; empty at first. Every `open` is another user of the same data, as another process would be.
+#[async_trait]
+pub(crate) trait Place: Send + Sync {
+    /// Opens it with the source and the sinks of [`fixture`].
+    async fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Makes one test per function, each on a place of its own: `suite!(new_place; sandboxes::a_test, …)`.
+#[macro_export]
+macro_rules! suite {
+    ($place:expr; $($module:ident { $($test:ident),* $(,)? })*) => {
+        $(mod $module {
+            $(#[tokio::test]
+            async fn $test() {
+                $crate::suite::$module::$test(&$place).await;
+            })*
+        })*
+    };
+}
+
+/// Every function of the suite.
+#[macro_export]
+macro_rules! whole_suite {
+    ($place:expr) => {
+        $crate::suite! { $place;
+            sandboxes {
+                a_new_sandbox_is_read_back_whole,
+                an_unknown_sandbox_is_absent,
+                an_update_is_read_back_whole,
+                a_stale_version_is_a_temporary_conflict,
+                an_update_of_nothing_is_not_found,
+                a_first_step_other_than_requested_is_refused,
+                an_edge_that_does_not_exist_is_refused,
+                a_record_that_differs_from_its_steps_is_a_defect,
+                a_refused_update_leaves_nothing_behind,
+                the_same_id_twice_is_a_conflict,
+                a_shared_sandbox_is_found_again,
+                a_sandbox_that_ends_is_not_reused,
+                fifty_creates_at_once_make_one_sandbox,
+                of_many_updates_at_once_one_wins,
+                sharing_lists_the_living_newest_first,
+                living_lists_oldest_first_without_the_destroyed,
+                overdue_lists_what_can_expire,
+                a_lease_is_taken_kept_renewed_and_released,
+            }
+            listing {
+                pages_are_newest_first_and_end,
+                pages_stay_stable_while_sandboxes_come,
+                filters_hold_alone_and_together,
+                labels_follow_an_update,
+                a_foreign_cursor_is_refused,
+            }
+            events {
+                sequences_have_no_gaps,
+                sequences_have_no_gaps_with_many_writers,
+                events_are_read_by_position_subject_and_owner,
+                an_event_is_found_by_its_id,
+            }
+            outbox {
+                deliveries_are_in_order_per_sandbox,
+                sinks_are_apart,
+                two_claimers_never_get_the_same,
+                a_retry_waits_and_keeps_the_order,
+                a_dead_claimers_deliveries_pass_on,
+                stats_tell_what_is_pending,
+                done_twice_is_fine,
+            }
+            requests {
+                a_create_is_replayed,
+                another_body_is_a_mismatch,
+                a_reused_sandbox_is_linked_to_the_key,
+                creates_with_one_key_at_once_make_one_sandbox,
+                other_requests_keep_their_answer,
+                a_request_without_effect_may_be_sent_again,
+                an_abandoned_request_may_be_sent_again,
+                one_of_many_requests_at_once_goes_on,
+                keys_are_listed_found_and_revoked,
+                a_key_twice_is_a_conflict,
+            }
+            pruning {
+                old_destroyed_sandboxes_go_with_everything,
+                what_lives_or_is_undelivered_stays,
+                many_are_pruned_while_others_write,
+                positions_are_never_given_twice,
+                old_request_keys_go,
+            }
+        }
+    };
+}
