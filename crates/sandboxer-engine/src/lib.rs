@@ -7,6 +7,7 @@ pub mod caller;
 pub mod catalog;
 pub mod clock;
 pub mod fault;
+pub mod http;
 pub mod owner;
 
 mod create;

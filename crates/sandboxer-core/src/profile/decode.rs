@@ -35,7 +35,7 @@ sections! {
     SECRETS = "secrets": ["name", "ref", "inject", "expose"];
     INJECT = "secrets.inject": ["host", "header", "env"];
     MOUNTS = "mounts": ["source", "target", "access"];
-    SETUP = "setup": ["instructions", "commands"];
+    SETUP = "setup": ["instructions", "commands", "secret_refs"];
     REQUIRES = "requires": ["isolation", "gpu", "snapshot", "fork", "pause", "region"];
     ROUTE = "route": ["strategy", "fallback", "constraints"];
     CONSTRAINTS = "route.constraints": ["max_cost_per_hour", "require_isolation", "region"];
@@ -93,7 +93,7 @@ pub(super) fn profile(root: &Node) -> Result<Profile> {
         resources: resources(&top)?,
         variables: top.free_map("variables")?.into_iter().collect(),
         secrets: top.mappings("secrets", &SECRETS, secret)?,
-        secret_refs: top.texts("secret_refs")?,
+        secret_refs: secret_refs(&top)?,
         mounts: top.mappings("mounts", &MOUNTS, mount)?,
         setup: setup(&top)?,
         requires: requires(&top)?,
@@ -102,6 +102,13 @@ pub(super) fn profile(root: &Node) -> Result<Profile> {
         reachability: reachability(&top)?,
         metadata: metadata(&top)?,
     })
+}
+
+/// Written at the top or beside the setup that needs them; both mean the same.
+fn secret_refs(top: &Fields<'_>) -> Result<Vec<String>> {
+    let mut all = top.texts("secret_refs")?;
+    all.extend(top.section(&SETUP)?.texts("secret_refs")?);
+    Ok(all)
 }
 
 fn isolation(top: &Fields<'_>) -> Result<Isolation> {

@@ -7,6 +7,7 @@ use sandboxer_core::event::Event;
 use sandboxer_core::{Error, ErrorKind, Result};
 
 use super::Sink;
+use crate::http;
 
 /// The name under which deliveries to the hub are queued.
 pub const STATE_HUB_SINK: &str = "state-hub";
@@ -28,12 +29,7 @@ impl StateHub {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid(format!("the scheme `{}` is not HTTP", url.scheme())));
         }
-        let client = reqwest::Client::builder()
-            .timeout(TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("sandboxer/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|source| Error::new(ErrorKind::Internal, "no HTTP client").with_source(source))?;
+        let client = http::build(http::client_builder().timeout(TIMEOUT))?;
         Ok(Self { url, client })
     }
 }
