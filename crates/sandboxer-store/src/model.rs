@@ -89,7 +89,7 @@ pub struct Filter {
     pub state: Option<State>,
     /// All of these labels.
     pub labels: BTreeMap<String, String>,
-    /// Also the destroyed ones.
+    /// Also the destroyed ones. A `state` alone decides; this is for listings without one.
     pub all: bool,
     /// Only those of this key.
     pub owner_key: Option<String>,

@@ -17,6 +17,8 @@ mod prune;
 mod rows;
 mod sandboxes;
 mod schema;
+#[cfg(test)]
+mod trouble;
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +36,7 @@ use crate::model::{
 };
 use crate::store::Store;
 
-use connection::{Reader, Writer};
+use connection::{Reader, Tidy, Writer};
 use events::Journal;
 use fault::Attempt;
 
@@ -54,6 +56,7 @@ pub struct SqliteStore {
     writer: Mutex<Writer>,
     readers: SqlitePool,
     journal: Journal,
+    tidy: Tidy,
 }
 
 /// Runs one write on the writing connection, which is replaced when SQLite left it in doubt.
@@ -67,6 +70,7 @@ macro_rules! write {
         .await;
         writer.settle(&outcome);
         drop(writer);
+        $self.tidy.after_write(&$self.readers);
         $self.told($operation, outcome)
     }};
 }
@@ -95,7 +99,8 @@ impl SqliteStore {
         Ok(Self {
             readers: connection::readers(&connect),
             writer: Mutex::new(Writer::new(connect, first)),
-            journal: Journal::new(options.source, &options.sinks)?,
+            journal: Journal::new(options.source, &options.sinks),
+            tidy: Tidy::default(),
             path,
         })
     }

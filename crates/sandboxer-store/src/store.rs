@@ -31,10 +31,10 @@ pub trait Store: Send + Sync + 'static {
     /// Living sandboxes that share this reuse key, newest first.
     async fn sharing(&self, reuse_key: &str) -> Result<Vec<Stored>>;
 
-    /// Usable sandboxes whose TTL ended before `now`, oldest first.
+    /// Sandboxes that are ready, active or paused and whose TTL has ended at `now`, longest ago first.
     async fn overdue(&self, now: Timestamp) -> Result<Vec<Stored>>;
 
-    /// Keeps a lease alive. False when it is no longer ours.
+    /// Keeps a lease alive. False when it is no longer ours. The version stays as it is.
     async fn renew_lease(&self, id: SandboxId, owner: &str, until: Timestamp) -> Result<bool>;
 
     /// Events after a position, oldest first.

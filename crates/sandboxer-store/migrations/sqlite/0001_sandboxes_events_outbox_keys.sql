@@ -2,7 +2,7 @@
 
 -- With a rowid on purpose: the documents make rows of several kilobytes, and a table WITHOUT ROWID would put them
 -- into the tree that a lookup by id walks. The small columns come first and the documents last, with the public one
--- in front: a listing reads the beginning of a row and never follows it into its overflow pages.
+-- in front: a listing reads a row only as far as the end of that one.
 CREATE TABLE sandboxes (
     id             TEXT    NOT NULL PRIMARY KEY,
     state          TEXT    NOT NULL CHECK (state IN ('requested', 'provisioning', 'ready', 'active', 'paused',

@@ -1,6 +1,8 @@
 //! Connections: how they are set up, the one that writes and those that read.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
@@ -18,6 +20,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const READERS: u32 = 4;
 /// The log is cut back to this size after a burst (16 MiB).
 const LOG_BYTES: &str = "16777216";
+/// A commit that finds the log longer than this many pages (64 MiB) empties it itself, and waits for the disk. The
+/// rule is that [`Tidy`] did so long before, on the side.
+const LONGEST_LOG: &str = "16384";
+/// Writes between two tidyings; about a thousand pages.
+const WRITES: u32 = 64;
 
 /// The settings of every connection. The journal mode is not among them: it is a property of the file.
 pub(super) fn options(path: &Path) -> SqliteConnectOptions {
@@ -29,6 +36,7 @@ pub(super) fn options(path: &Path) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Normal)
         .busy_timeout(PATIENCE)
         .pragma("journal_size_limit", LOG_BYTES)
+        .pragma("wal_autocheckpoint", LONGEST_LOG)
         .pragma("temp_store", "memory")
         .disable_statement_logging()
 }
@@ -86,6 +94,33 @@ impl Writer {
         {
             tracing::debug!(%error, "the store did not close cleanly");
         }
+    }
+}
+
+/// Empties the log into the file every now and then, beside the writes. A checkpoint waits for the disk, some tens of
+/// milliseconds, and by default SQLite lets one commit in every few dozen do so.
+#[derive(Debug, Default)]
+pub(super) struct Tidy {
+    writes: AtomicU32,
+    running: Arc<AtomicBool>,
+}
+
+impl Tidy {
+    pub(super) fn after_write(&self, connections: &SqlitePool) {
+        if self.writes.fetch_add(1, Ordering::Relaxed) + 1 < WRITES
+            || self.running.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        self.writes.store(0, Ordering::Relaxed);
+        let (running, connections) = (Arc::clone(&self.running), connections.clone());
+        tokio::spawn(async move {
+            // Passive: takes what it can without making anybody wait.
+            if let Err(error) = sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").execute(&connections).await {
+                tracing::debug!(%error, "the log of the store could not be emptied");
+            }
+            running.store(false, Ordering::Release);
+        });
     }
 }
 

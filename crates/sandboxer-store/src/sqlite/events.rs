@@ -1,11 +1,11 @@
 //! Events: written with the change that they tell of, read in the order of all.
 
+use sandboxer_core::EventId;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::page::Limit;
 use sandboxer_core::sandbox::SandboxRecord;
-use sandboxer_core::{EventId, Result};
-use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{QueryBuilder, Row as _};
 
 use super::fault::{Attempt, Fault};
 use super::outbox;
@@ -33,9 +33,9 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(source: String, sinks: &[String]) -> Result<Self> {
+    pub(super) fn new(source: String, sinks: &[String]) -> Self {
         let text = serde_json::Value::from(sinks.to_vec()).to_string();
-        Ok(Self { source, sinks: (!sinks.is_empty()).then_some(text) })
+        Self { source, sinks: (!sinks.is_empty()).then_some(text) }
     }
 
     /// Writes events with the sequences after `last`.
@@ -47,25 +47,30 @@ impl Journal {
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Attempt<()> {
         let subject = record.id().to_string();
-        let mut sequence = last;
-        for event in events {
-            sequence += 1;
+        let mut rows = Vec::new();
+        for (sequence, event) in (last + 1..).zip(events) {
             let event = event.into_event(&self.source, record.id(), sequence);
-            sqlx::query(
-                "INSERT INTO events (id, subject, sequence, time, owner_key, json) VALUES (?, ?, ?, ?, ?, ?)",
-            )
-            .bind(event.id.to_string())
-            .bind(&subject)
-            .bind(sequence as i64)
-            .bind(micros(event.time))
-            .bind(&record.owner_key)
-            .bind(serde_json::to_string(&event)?)
-            .execute(&mut *connection)
-            .await?;
+            rows.push((
+                event.id.to_string(),
+                sequence as i64,
+                micros(event.time),
+                serde_json::to_string(&event)?,
+            ));
         }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        // One statement for all: each one is a round trip to the connection's thread.
+        let mut query =
+            QueryBuilder::new("INSERT INTO events (id, subject, sequence, time, owner_key, json) ");
+        query.push_values(rows, |mut row, (id, sequence, time, json)| {
+            row.push_bind(id).push_bind(subject.clone()).push_bind(sequence).push_bind(time);
+            row.push_bind(record.owner_key.clone()).push_bind(json);
+        });
+        query.build().execute(&mut *connection).await?;
         match &self.sinks {
-            Some(sinks) if sequence > last => outbox::enqueue(connection, sinks, &subject, last as i64).await,
-            _ => Ok(()),
+            Some(sinks) => outbox::enqueue(connection, sinks, &subject, last as i64).await,
+            None => Ok(()),
         }
     }
 }

@@ -14,9 +14,10 @@ const BITE: i64 = 100;
 /// Between two transactions.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
-pub(super) const OLD: &str = "SELECT id, destroyed_at, EXISTS (SELECT 1 FROM outbox WHERE subject = s.id) FROM sandboxes s INDEXED BY sandboxes_destroyed \
-                   WHERE state = 'destroyed' AND (destroyed_at, id) > (?, ?) AND destroyed_at < ? \
-                   ORDER BY destroyed_at, id LIMIT ?";
+pub(super) const OLD: &str = "SELECT id, destroyed_at, EXISTS (SELECT 1 FROM outbox WHERE subject = s.id) \
+    FROM sandboxes s INDEXED BY sandboxes_destroyed \
+    WHERE state = 'destroyed' AND (destroyed_at, id) > (?, ?) AND destroyed_at < ? \
+    ORDER BY destroyed_at, id LIMIT ?";
 
 /// How far a pruning has come. What it could not remove is passed by, not looked at again and again.
 pub(super) struct Place {

@@ -31,7 +31,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(super) async fn open(path: &Path, options: &SqliteConnectOptions) -> Attempt<SqliteConnection> {
     match options.connect().await {
         Ok(mut connection) => {
-            if standing(&mut connection, path).await? == CURRENT {
+            // Anything else may be another process at work on it, which only the lock can tell.
+            if marks(&mut connection).await? == (CURRENT, APPLICATION_ID) {
                 return Ok(connection);
             }
             connection.close().await?;
@@ -48,13 +49,19 @@ pub(super) async fn ping(connection: &mut SqliteConnection) -> Attempt<()> {
     Ok(())
 }
 
-/// The file's version, if it is one of ours and not newer than we are.
-async fn standing(connection: &mut SqliteConnection, path: &Path) -> Attempt<i64> {
+/// The version of the schema and the mark of the program that made it.
+async fn marks(connection: &mut SqliteConnection) -> Attempt<(i64, i64)> {
     let row =
         sqlx::query("SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
-            .fetch_one(&mut *connection)
+            .fetch_one(connection)
             .await?;
-    let (version, application): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+/// The file's version, if it is one of ours and not newer than we are. For whoever holds the lock: nobody else may
+/// change the file between the two queries.
+async fn standing(connection: &mut SqliteConnection, path: &Path) -> Attempt<i64> {
+    let (version, application) = marks(connection).await?;
     let refuse = |message: String, hint: &str| {
         Fault::Own(
             Error::new(ErrorKind::StoreFailed, message)

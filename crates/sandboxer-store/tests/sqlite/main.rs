@@ -1,5 +1,7 @@
 //! The suite on SQLite, and what only a file has: opening it, and several processes on it.
 
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 #[path = "../suite/mod.rs"]
 mod suite;
 

@@ -58,6 +58,7 @@ macro_rules! whole_suite {
                 living_lists_oldest_first_without_the_destroyed,
                 overdue_lists_what_can_expire,
                 a_lease_is_taken_kept_renewed_and_released,
+                a_caller_that_goes_away_leaves_nothing_half,
             }
             listing {
                 pages_are_newest_first_and_end,

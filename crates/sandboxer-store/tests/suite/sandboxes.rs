@@ -261,3 +261,34 @@ pub(crate) async fn a_lease_is_taken_kept_renewed_and_released(place: &dyn Place
     assert_eq!(store.get(id).await.unwrap().unwrap().lease, None);
     assert!(!store.renew_lease(id, "you", at(90)).await.unwrap());
 }
+
+/// Drops writes at every stage of their way.
+pub(crate) async fn a_caller_that_goes_away_leaves_nothing_half(place: &dyn Place) {
+    let store = place.open().await;
+    let mut finished = 0;
+    for turns in 0..300 {
+        let new = insert(record(), State::Ready);
+        let id = new.record.id();
+        let patience = async {
+            for _ in 0..turns * 20 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = store.insert(new) => Some(outcome.unwrap()),
+            () = patience => None,
+        };
+        let stored = store.get(id).await.unwrap();
+        let filter = EventFilter { subject: Some(id), owner_key: None };
+        let events = store.events(&filter, 0, Default::default()).await.unwrap().len();
+        assert_eq!(events, if stored.is_some() { 3 } else { 0 });
+        assert!(outcome.is_none() || stored.is_some(), "what was acknowledged is there");
+        finished += usize::from(stored.is_some());
+    }
+    assert_eq!(store.living().await.unwrap().len(), finished);
+    assert!(
+        (1..300).contains(&finished),
+        "{finished} of 300 came through: the test drops too many or too few"
+    );
+}
