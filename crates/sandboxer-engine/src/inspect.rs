@@ -10,7 +10,7 @@ use crate::caller::Action;
 use crate::{Caller, Engine};
 
 /// A profile with where it came from and whether it can be used here.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct ProfileView {
     /// `profile.agent-dev@1.0.0`.
     pub reference: String,
@@ -25,7 +25,7 @@ pub struct ProfileView {
 }
 
 /// An extension with what it declares and whether it can be used now.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct ExtensionView {
     #[serde(flatten)]
     pub description: Description,
@@ -33,7 +33,7 @@ pub struct ExtensionView {
 }
 
 /// The machine behind the engine, and what of ours is on it.
-#[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct HostReport {
     pub host: String,
     #[schema(value_type = Object)]
@@ -42,7 +42,7 @@ pub struct HostReport {
 }
 
 /// The row and what the backend says about it.
-#[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct SandboxInspection {
     pub sandbox: Sandbox,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,71 @@
+//! Every path: one file for each group of actions, with its annotation and its authorization.
+
+mod archive;
+mod catalog;
+mod events;
+mod execs;
+mod files;
+mod health;
+mod index;
+mod inspect;
+mod keys;
+mod sandboxes;
+mod upload;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::edge;
+use crate::openapi::Base;
+
+/// The routes and their description, which are the same list.
+pub(crate) fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Base::openapi())
+        .routes(routes!(index::index))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::openapi_document))
+        .routes(routes!(sandboxes::list::list_sandboxes, sandboxes::create::create_sandbox))
+        .routes(routes!(sandboxes::one::get_sandbox, sandboxes::one::destroy_sandbox))
+        .routes(routes!(sandboxes::create::recreate_sandbox))
+        .routes(routes!(sandboxes::ttl::extend_sandbox))
+        .routes(routes!(sandboxes::ttl::expire_sandboxes))
+        .routes(routes!(events::sandbox_events))
+        .routes(routes!(events::all_events))
+        .routes(routes!(execs::query::list_execs, execs::run::run_exec))
+        .routes(routes!(execs::websocket::exec_websocket))
+        .routes(routes!(execs::query::get_exec))
+        .routes(routes!(execs::logs::exec_stream))
+        .routes(routes!(execs::input::exec_stdin))
+        .routes(routes!(execs::input::exec_signal))
+        .routes(routes!(files::read_file, files::head_file, files::write_file, files::delete_file))
+        .routes(routes!(files::list_files))
+        .routes(routes!(files::stat_file))
+        .routes(routes!(files::move_file))
+        .routes(routes!(archive::get_archive, archive::put_archive))
+        .routes(routes!(catalog::list_profiles))
+        .routes(routes!(catalog::get_profile))
+        .routes(routes!(catalog::list_extensions))
+        .routes(routes!(catalog::get_extension))
+        .routes(routes!(catalog::list_hosts))
+        .routes(routes!(catalog::explain_route))
+        .routes(routes!(inspect::inspect_host))
+        .routes(routes!(inspect::inspect_sandbox))
+        .routes(routes!(keys::list_keys, keys::create_key))
+        .routes(routes!(keys::revoke_key))
+}
+
+/// The whole service. Without [`crate::Peer`] in a request's extensions only keys get in.
+pub fn router(app: App) -> Router {
+    let (router, _) = described().split_for_parts();
+    router
+        .fallback(edge::no_such_route)
+        .method_not_allowed_fallback(edge::no_such_method)
+        .layer(from_fn_with_state(app.clone(), edge::edge))
+        .with_state(app)
+}

@@ -1,0 +1,18 @@
+//! The server over real connections. One binary, so that it is linked once.
+
+#![allow(clippy::unwrap_used, reason = "a test that finds something else than it expects ends there")]
+
+mod auth;
+mod basics;
+mod document;
+mod events;
+mod execs;
+mod files;
+mod guide;
+mod hostile;
+mod idempotency;
+mod keys;
+mod shutdown;
+mod streams;
+mod support;
+mod websocket;
