@@ -1,0 +1,137 @@
+//! The promised figures, each held against this run.
+
+use serde_json::{Value, json};
+
+use crate::results::Results;
+
+/// Sandboxes that must work at once.
+const AT_ONCE: usize = 500;
+const STORED: usize = 100_000;
+
+pub(crate) struct Verdict {
+    pub(crate) target: String,
+    pub(crate) measured: String,
+    /// Absent when it was not measured.
+    pub(crate) met: Option<bool>,
+}
+
+impl Verdict {
+    /// Met if the left figure does not exceed the right one.
+    fn at_most(target: impl Into<String>, figures: Option<(f64, f64)>, unit: &str) -> Self {
+        let target = target.into();
+        match figures {
+            Some((measured, limit)) => Self {
+                target,
+                measured: format!("{measured:.2} {unit}, limit {limit:.2} {unit}"),
+                met: Some(measured <= limit),
+            },
+            None => Self { target, measured: "not measured".into(), met: None },
+        }
+    }
+
+    pub(crate) fn word(&self) -> &'static str {
+        match self.met {
+            Some(true) => "pass",
+            Some(false) => "MISSED",
+            None => "-",
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({ "target": self.target, "measured": self.measured, "met": self.met })
+    }
+}
+
+pub(crate) fn of(results: &Results) -> Vec<Verdict> {
+    let start = |name: &str| results.startup(name);
+    let create = start("http_create_exec");
+    let p50s = |left: &str, right: &str| Some((start(left)?.p50, start(right)?.p50));
+    let mut verdicts = vec![
+        Verdict::at_most(
+            "create to first command over HTTP: p50 not above bwrap's p50",
+            p50s("http_create_exec", "bwrap"),
+            "ms",
+        ),
+        Verdict::at_most(
+            "the same: p99 not above 4 times its own p50",
+            create.map(|c| (c.p99, 4.0 * c.p50)),
+            "ms",
+        ),
+        Verdict::at_most(
+            "exec over HTTP: p50 within 3 ms of fork+exec",
+            p50s("http_exec", "fork_exec").map(|(ours, bare)| (ours, bare + 3.0)),
+            "ms",
+        ),
+        Verdict::at_most(
+            "exec over HTTP: at least 20 times faster than docker exec",
+            p50s("http_exec", "docker_exec").map(|(ours, docker)| (ours, docker / 20.0)),
+            "ms",
+        ),
+    ];
+    verdicts.extend([burst(results), memory(results), at_once(results)]);
+    let worst = |names: [&str; 2]| {
+        let p50s = names.map(|name| results.api(name).map(|summary| summary.p50));
+        Some(p50s[0]?.max(p50s[1]?)).filter(|_| results.stored >= STORED)
+    };
+    verdicts.push(Verdict::at_most(
+        format!("GET of one of {STORED} sandboxes: p50 below 0.5 ms"),
+        worst(["get_living_full", "get_ended_full"]).map(|p50| (p50, 0.5)),
+        "ms",
+    ));
+    verdicts.push(Verdict::at_most(
+        format!("a page of 100 of {STORED} sandboxes: p50 below 5 ms"),
+        worst(["page_living_full", "page_all_full"]).map(|p50| (p50, 5.0)),
+        "ms",
+    ));
+    verdicts
+}
+
+fn burst(results: &Results) -> Verdict {
+    let target = "burst of 100 creates: all succeed".to_owned();
+    let bursts: Vec<_> = results.bursts.iter().filter(|burst| burst.asked >= 100).collect();
+    let Some(worst) = bursts.iter().map(|burst| burst.success_percent()).reduce(f64::min) else {
+        return Verdict { target, measured: "not measured".into(), met: None };
+    };
+    Verdict {
+        target,
+        measured: format!("{worst:.1} % in {} bursts", bursts.len()),
+        met: Some(worst >= 100.0),
+    }
+}
+
+fn memory(results: &Results) -> Verdict {
+    let worst = results.memory.iter().map(crate::memory::Level::worst_kib).reduce(f64::max);
+    Verdict::at_most(
+        "an idle sandbox: PSS of supervisor and init at most 2 MiB",
+        worst.map(|kib| (kib, 2048.0)),
+        "KiB",
+    )
+}
+
+/// The phase ends with an error if one of them does not answer, so that its figures are the proof.
+fn at_once(results: &Results) -> Verdict {
+    let target = format!("{AT_ONCE} sandboxes at once work");
+    match results.memory.iter().map(|level| level.sandboxes).max().filter(|most| *most >= AT_ONCE) {
+        Some(most) => {
+            Verdict { target, measured: format!("{most} alive, each ran a command"), met: Some(true) }
+        }
+        None => Verdict { target, measured: "not measured".into(), met: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_at_its_limit_is_met_and_one_above_is_not() {
+        assert_eq!(Verdict::at_most("x", Some((2.0, 2.0)), "ms").word(), "pass");
+        assert_eq!(Verdict::at_most("x", Some((2.1, 2.0)), "ms").word(), "MISSED");
+        assert_eq!(Verdict::at_most("x", None, "ms").word(), "-");
+    }
+
+    #[test]
+    fn nothing_measured_is_no_verdict() {
+        assert!(of(&Results::default()).iter().all(|verdict| verdict.met.is_none()));
+    }
+}

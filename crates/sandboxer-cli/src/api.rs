@@ -1,0 +1,145 @@
+//! Everything that commands ask for. Two answer: the engine in this process, and a server over HTTP.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandboxer_core::event::Event;
+use sandboxer_core::exec::{BoxRead, ExecInfo, ExecOutcome, ExecSession, LogStream};
+use sandboxer_core::files::FileInfo;
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::profile::Scope;
+use sandboxer_core::request::{CreateRequest, ExecRequest};
+use sandboxer_core::route::RouteDecision;
+use sandboxer_core::sandbox::{Quote, Sandbox};
+use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId, State};
+use sandboxer_engine::{ExtensionView, HostReport, Plan, ProfileView, SandboxInspection};
+use sandboxer_store::KeyRecord;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// What a create would do, as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlanView {
+    pub(crate) profile: String,
+    pub(crate) ttl: Dur,
+    pub(crate) scope: Scope,
+    pub(crate) extension: Option<String>,
+    pub(crate) host: String,
+    pub(crate) route: RouteDecision,
+    pub(crate) quote: Quote,
+}
+
+impl From<Plan> for PlanView {
+    fn from(plan: Plan) -> Self {
+        let Plan { profile, ttl, scope, extension, host, route, quote, .. } = plan;
+        Self { profile, ttl, scope, extension, host, route, quote }
+    }
+}
+
+/// A key without its hash, which is nobody's business.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeyView {
+    pub(crate) key_id: KeyId,
+    pub(crate) name: String,
+    pub(crate) actor: Actor,
+    pub(crate) created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) revoked_at: Option<Timestamp>,
+}
+
+impl From<KeyRecord> for KeyView {
+    fn from(key: KeyRecord) -> Self {
+        let KeyRecord { key_id, name, actor, created_at, expires_at, revoked_at, .. } = key;
+        Self { key_id, name, actor, created_at, expires_at, revoked_at }
+    }
+}
+
+/// A key that was just made, with the only copy of its secret.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct NewKeyView {
+    #[serde(flatten)]
+    pub(crate) key: KeyView,
+    pub(crate) secret: String,
+}
+
+/// Which sandboxes to list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListQuery {
+    pub(crate) state: Option<State>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) all: bool,
+}
+
+/// A piece of what a background exec wrote, or its end.
+#[derive(Clone, Debug)]
+pub(crate) enum LogPiece {
+    /// `skipped` bytes before `data` were produced and not kept.
+    Output {
+        stream: LogStream,
+        data: Vec<u8>,
+        skipped: u64,
+    },
+    Exit(ExecOutcome),
+}
+
+/// A bounded queue that a task of the API fills.
+pub(crate) type Feed<T> = mpsc::Receiver<Result<T>>;
+
+#[async_trait]
+pub(crate) trait Api: Send + Sync {
+    async fn plan(&self, request: CreateRequest) -> Result<PlanView>;
+    /// Cancelling before the sandbox is ready removes everything again.
+    async fn create(
+        &self,
+        request: CreateRequest,
+        key: Option<String>,
+        cancel: CancellationToken,
+    ) -> Result<Sandbox>;
+    async fn recreate(&self, id: SandboxId, cancel: CancellationToken) -> Result<Sandbox>;
+    async fn get(&self, id: SandboxId) -> Result<Sandbox>;
+    async fn list(&self, query: &ListQuery, cursor: Option<&str>, limit: Limit) -> Result<Page<Sandbox>>;
+    async fn destroy(&self, id: SandboxId) -> Result<Sandbox>;
+    async fn extend_ttl(&self, id: SandboxId, duration: Dur) -> Result<Sandbox>;
+    async fn expire(&self, apply: bool) -> Result<Vec<Sandbox>>;
+
+    /// Starts a command with its streams; `stdin` says whether any will come.
+    async fn exec(&self, id: SandboxId, request: ExecRequest, stdin: bool) -> Result<(ExecId, ExecSession)>;
+    async fn exec_background(&self, id: SandboxId, request: ExecRequest) -> Result<ExecInfo>;
+    async fn exec_list(&self, id: SandboxId) -> Result<Vec<ExecInfo>>;
+    /// Kept output from the beginning on; with `follow` until the command ends.
+    async fn logs(&self, id: SandboxId, exec: ExecId, follow: bool) -> Result<Feed<LogPiece>>;
+
+    async fn file_stat(&self, id: SandboxId, path: &str) -> Result<FileInfo>;
+    async fn file_read(&self, id: SandboxId, path: &str) -> Result<BoxRead>;
+    async fn file_write(&self, id: SandboxId, path: &str, mode: u32, data: BoxRead) -> Result<()>;
+    async fn archive_get(&self, id: SandboxId, path: &str) -> Result<BoxRead>;
+    async fn archive_put(&self, id: SandboxId, path: &str, tar: BoxRead) -> Result<()>;
+
+    async fn profiles(&self) -> Result<Vec<ProfileView>>;
+    async fn profile(&self, name: &str) -> Result<ProfileView>;
+    async fn extensions(&self) -> Result<Vec<ExtensionView>>;
+    async fn extension(&self, id: &str) -> Result<ExtensionView>;
+    async fn inspect_host(&self) -> Result<HostReport>;
+    async fn inspect_sandbox(&self, id: SandboxId) -> Result<SandboxInspection>;
+
+    /// Oldest first; fewer than the limit means that there are no more.
+    async fn events(
+        &self,
+        subject: Option<SandboxId>,
+        after: Option<EventId>,
+        limit: Limit,
+    ) -> Result<Vec<Event>>;
+    /// Events as they come: after the given one, or from now on.
+    async fn follow_events(&self, subject: Option<SandboxId>, after: Option<EventId>) -> Result<Feed<Event>>;
+
+    async fn key_create(&self, name: &str, actor: Actor, expires_in: Option<Dur>) -> Result<NewKeyView>;
+    async fn key_list(&self) -> Result<Vec<KeyView>>;
+    async fn key_revoke(&self, id: KeyId) -> Result<KeyView>;
+
+    /// Something was written that has to be delivered, and nobody else will do it.
+    fn owes_delivery(&self) -> bool;
+}

@@ -1,0 +1,129 @@
+//! `create`.
+
+use clap::{Args, ValueEnum};
+use sandboxer_core::profile::Scope;
+use sandboxer_core::{Actor, Dur, Money};
+
+use super::value;
+
+/// Create a sandbox; without arguments the canary
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sandboxer create\n  \
+    sandboxer create --profile profile.agent-dev --ttl 2h --label team=blue\n  \
+    sandboxer create --profile profile.build --dry-run\n  \
+    ID=$(sandboxer create --ttl 10m) && sandboxer exec $ID -- hostname")]
+pub(crate) struct CreateArgs {
+    /// Profile, with or without a version: profile.agent-dev, profile.agent-dev@1.0.0
+    #[arg(long, short, value_name = "PROFILE")]
+    pub(crate) profile: Option<String>,
+
+    /// An input of the profile; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = value::pair)]
+    pub(crate) input: Vec<(String, String)>,
+
+    /// How long it lives: 90s, 30m, 2h, 1d
+    #[arg(long, value_name = "DURATION", value_parser = value::dur)]
+    pub(crate) ttl: Option<Dur>,
+
+    /// Who shares it
+    #[arg(long, value_name = "SCOPE", value_parser = value::scope())]
+    pub(crate) scope: Option<Scope>,
+
+    /// A label to find it by; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = value::pair)]
+    pub(crate) label: Vec<(String, String)>,
+
+    /// A variable that is visible inside, not a place for secrets; K alone takes the value from here
+    #[arg(long, value_name = "K=V", value_parser = value::env_pair)]
+    pub(crate) env: Vec<(String, String)>,
+
+    /// Start from this snapshot
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) from: Option<String>,
+
+    /// Only this extension
+    #[arg(long, value_name = "EXTENSION")]
+    pub(crate) extension: Option<String>,
+
+    /// Only this host
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+
+    /// The most that the whole TTL may cost, in dollars
+    #[arg(long, value_name = "AMOUNT", value_parser = value::money)]
+    pub(crate) max_cost: Option<Money>,
+
+    /// Print the route and the quote, and create nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// The same key and the same request give the same sandbox
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+
+    /// Start even if an isolation control is missing on this machine; recorded with the sandbox
+    #[arg(long)]
+    pub(crate) allow_degraded: bool,
+
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArgs,
+
+    #[command(flatten)]
+    pub(crate) consumer: ConsumerArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Workspace")]
+pub(crate) struct WorkspaceArgs {
+    /// Where the workspace's truth is
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub(crate) workspace_mode: Option<WorkspaceModeArg>,
+
+    /// What commands inside may do with it
+    #[arg(long, value_name = "ACCESS", value_enum)]
+    pub(crate) workspace_access: Option<WorkspaceAccessArg>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WorkspaceModeArg {
+    Mirror,
+    #[value(alias = "remote")]
+    RemoteCanonical,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WorkspaceAccessArg {
+    None,
+    Ro,
+    Rw,
+}
+
+/// Who the sandbox is for.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Consumer")]
+pub(crate) struct ConsumerArgs {
+    /// adm (a person or operator), agt (an agent), atm (an automation)
+    #[arg(long, value_name = "ACTOR", value_parser = value::actor())]
+    pub(crate) actor: Option<Actor>,
+
+    /// The harness that asks
+    #[arg(long, value_name = "NAME")]
+    pub(crate) harness: Option<String>,
+
+    /// The agent it is for; decides reuse within scope `agent`
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent_id: Option<String>,
+
+    /// The session it is for
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+
+    /// The run it is for
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_id: Option<String>,
+
+    /// The job it is for
+    #[arg(long, value_name = "ID")]
+    pub(crate) job_id: Option<String>,
+}

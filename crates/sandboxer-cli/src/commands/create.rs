@@ -1,0 +1,166 @@
+//! `create`: one sandbox, or what one would be.
+
+use std::collections::BTreeMap;
+
+use sandboxer_core::profile::{WorkspaceAccess, WorkspaceMode};
+use sandboxer_core::request::{CreateRequest, WorkspaceRequest};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::{Consumer, Error, ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+
+use super::show;
+use crate::api::{Api, PlanView};
+use crate::args::{CreateArgs, WorkspaceAccessArg, WorkspaceModeArg};
+use crate::human;
+use crate::printer::{Printer, Progress};
+use crate::signals::Signals;
+use crate::status::{ExitStatus, Outcome};
+use crate::table::{Fields, Rows};
+
+pub(super) async fn run(args: CreateArgs, api: &dyn Api, printer: &Printer) -> Outcome {
+    let (dry_run, key) = (args.dry_run, args.idempotency_key.clone());
+    let request = request(args);
+    if dry_run {
+        return print_plan(&api.plan(request).await?, printer);
+    }
+    let is_canary = request == CreateRequest::default();
+    let cancel = CancellationToken::new();
+    let work = api.create(request, key, cancel.clone());
+    let sandbox = until_done(work, cancel, api, printer).await?;
+    answer(&sandbox, printer)?;
+    if is_canary && printer.talks() {
+        next_steps(&sandbox, printer);
+    }
+    Ok(ExitStatus::SUCCESS)
+}
+
+/// What `create` and `recreate` print: the id alone, and on stderr what deserves attention.
+pub(super) fn answer(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
+    if printer.is_json() {
+        printer.document(sandbox)?;
+    } else {
+        printer.line(&sandbox.sandbox_id.to_string())?;
+    }
+    show::warn_if_degraded(sandbox, printer);
+    if let Some(drift) = sandbox.drift.as_ref().filter(|_| printer.talks()) {
+        let changed = drift.changed.join(", ");
+        printer
+            .note(&human::inert(&format!("{} lives and was not reused: {changed} differs", drift.previous)));
+    }
+    Ok(())
+}
+
+/// Waits for a create. A signal cancels it and then still waits, however often it comes: nothing may stay behind.
+pub(super) async fn until_done(
+    work: impl Future<Output = Result<Sandbox>>,
+    cancel: CancellationToken,
+    api: &dyn Api,
+    printer: &Printer,
+) -> Result<Sandbox> {
+    let mut signals = Signals::new()?;
+    let mut progress = printer.progress("creating the sandbox");
+    let slow = tokio::time::sleep(Progress::DELAY);
+    tokio::pin!(work, slow);
+    let mut is_slow = false;
+    let sandbox = loop {
+        tokio::select! {
+            biased;
+            done = &mut work => break done?,
+            _ = signals.next() => {
+                progress.clear();
+                if cancel.is_cancelled() {
+                    printer.note("still removing what was made; please wait");
+                } else {
+                    printer.note("interrupted: removing what was made so far");
+                    cancel.cancel();
+                }
+            }
+            () = &mut slow, if !is_slow => {
+                is_slow = true;
+                progress.show();
+            }
+        }
+    };
+    if !cancel.is_cancelled() {
+        return Ok(sandbox);
+    }
+    // It became ready in the very moment of the interruption. Whoever interrupted does not know its id.
+    if !sandbox.reused {
+        api.destroy(sandbox.sandbox_id).await?;
+    }
+    Err(Error::new(ErrorKind::Cancelled, "the create was cancelled"))
+}
+
+fn request(args: CreateArgs) -> CreateRequest {
+    let map = |pairs: Vec<(String, String)>| pairs.into_iter().collect::<BTreeMap<_, _>>();
+    let mode = args.workspace.workspace_mode.map(|mode| match mode {
+        WorkspaceModeArg::Mirror => WorkspaceMode::Mirror,
+        WorkspaceModeArg::RemoteCanonical => WorkspaceMode::RemoteCanonical,
+    });
+    let access = args.workspace.workspace_access.map(|access| match access {
+        WorkspaceAccessArg::None => WorkspaceAccess::None,
+        WorkspaceAccessArg::Ro => WorkspaceAccess::Ro,
+        WorkspaceAccessArg::Rw => WorkspaceAccess::Rw,
+    });
+    let consumer = args.consumer;
+    CreateRequest {
+        profile: args.profile,
+        scope: args.scope,
+        workspace: (mode.is_some() || access.is_some()).then_some(WorkspaceRequest { mode, access }),
+        inputs: map(args.input),
+        ttl: args.ttl,
+        consumer: Consumer {
+            actor: consumer.actor.unwrap_or_default(),
+            harness: consumer.harness,
+            agent_id: consumer.agent_id,
+            session_id: consumer.session_id,
+            run_id: consumer.run_id,
+            job_id: consumer.job_id,
+        },
+        labels: map(args.label),
+        env: map(args.env),
+        extension: args.extension,
+        host: args.host,
+        from: args.from,
+        max_cost: args.max_cost,
+        allow_degraded: args.allow_degraded,
+        ..CreateRequest::default()
+    }
+}
+
+/// The route and the quote. Exits with 7 where nothing fits, as the create itself would.
+fn print_plan(plan: &PlanView, printer: &Printer) -> Outcome {
+    let fits = plan.route.chosen().is_some();
+    let status = if fits { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::NoBackend) };
+    if printer.is_json() {
+        printer.document(plan)?;
+        return Ok(status);
+    }
+    let mut fields = Fields::default();
+    fields
+        .add("profile", &*plan.profile)
+        .add("extension", plan.extension.as_deref().unwrap_or("none fits"))
+        .add("host", &*plan.host)
+        .add("ttl", human::dur(plan.ttl))
+        .add("scope", plan.scope.as_str())
+        .add("quote", format!("{} ({})", plan.quote.amount, plan.quote.basis));
+    fields.print(printer)?;
+    printer.line("")?;
+    let mut rows = Rows::new(["EXTENSION", "HOST", "ANSWER", "REASON"]);
+    for offer in &plan.route.offers {
+        let answer = if offer.accepted { "accepted" } else { "refused" };
+        rows.row([offer.extension.clone(), offer.host.clone(), answer.into(), offer.reason.clone()]);
+    }
+    rows.print(printer)?;
+    Ok(status)
+}
+
+fn next_steps(sandbox: &Sandbox, printer: &Printer) {
+    let (id, ttl) = (sandbox.sandbox_id, human::dur(sandbox.ttl));
+    printer.note(&format!(
+        "\nready for {ttl}; try\n  \
+         sandboxer exec {id} -- uname -a\n  \
+         sandboxer shell {id}\n  \
+         sandboxer destroy {id}"
+    ));
+}

@@ -1,0 +1,154 @@
+//! `doctor`: what this machine, or the server, can do, and what to do about the rest.
+
+use std::path::Path;
+
+use sandboxer_core::extension::CheckItem;
+use sandboxer_core::{Error, ErrorKind, Result};
+use sandboxer_engine::{ExtensionView, STATE_HUB_SINK};
+use serde::Serialize;
+
+use super::extensions::{outcome, with_hint};
+use crate::api::Api as _;
+use crate::compose::{self, Role, Settings};
+use crate::embedded::Embedded;
+use crate::printer::{Printer, Tone};
+use crate::status::{ExitStatus, Outcome};
+use crate::table::Rows;
+
+#[derive(Serialize)]
+struct Report {
+    /// A sandbox can be created.
+    ok: bool,
+    checks: Vec<Check>,
+}
+
+#[derive(Serialize)]
+struct Check {
+    /// `home`, `store`, `server`, or the extension.
+    about: String,
+    #[serde(flatten)]
+    item: CheckItem,
+}
+
+pub(super) async fn run(settings: &Settings, printer: &Printer) -> Outcome {
+    let report = match &settings.server {
+        Some(url) => of_server(settings, url).await,
+        None => of_machine(settings).await,
+    };
+    let status = if report.ok { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::NoBackend) };
+    if printer.is_json() {
+        printer.document(&report)?;
+        return Ok(status);
+    }
+    let mut rows = Rows::new(["ABOUT", "CHECK", "OUTCOME", "DETAIL"]);
+    for check in &report.checks {
+        rows.row([
+            check.about.clone(),
+            check.item.name.clone(),
+            outcome(&check.item).into(),
+            with_hint(&check.item),
+        ]);
+    }
+    rows.print(printer)?;
+    printer.line("")?;
+    printer.line(&match report.ok {
+        true => printer.tone(Tone::Good, "sandboxes can be created here"),
+        false => printer.tone(Tone::Bad, "no sandbox can be created here"),
+    })?;
+    Ok(status)
+}
+
+async fn of_server(settings: &Settings, url: &str) -> Report {
+    let asked = async { compose::api(settings).await?.extensions().await };
+    match asked.await {
+        Err(error) => Report { ok: false, checks: vec![Check::failed("server", "reachable", &error)] },
+        Ok(views) => {
+            let mut checks = vec![Check::fine("server", "reachable", url)];
+            let ok = add_extensions(&mut checks, views);
+            Report { ok, checks }
+        }
+    }
+}
+
+async fn of_machine(settings: &Settings) -> Report {
+    let mut checks = Vec::new();
+    let engine = match compose::engine(settings, Role::Deliverer).await {
+        Ok(engine) => engine,
+        Err(error) => {
+            checks.push(Check::failed("store", "opens", &error));
+            return Report { ok: false, checks };
+        }
+    };
+    let home = settings.home.display().to_string();
+    let writable = check_writable(&settings.home);
+    checks.push(match &writable {
+        Ok(()) => Check::fine("home", "writable", &home),
+        Err(error) => Check::failed("home", "writable", error),
+    });
+    let store = engine.store().ping().await;
+    checks.push(match &store {
+        Ok(()) => Check::fine("store", "answers", "the store is open"),
+        Err(error) => Check::failed("store", "answers", error),
+    });
+    for problem in engine.catalog().problems() {
+        let mut check = Check::failed("profiles", "readable", &problem.error);
+        check.item.required = false;
+        checks.push(check);
+    }
+    if let Some(url) = &settings.state_hub_url {
+        checks.push(state_hub(&engine, url).await);
+    }
+    let views = Embedded::new(engine, false).extensions().await.unwrap_or_default();
+    let usable = add_extensions(&mut checks, views);
+    Report { ok: usable && writable.is_ok() && store.is_ok(), checks }
+}
+
+/// How many events wait for the hub, and what it said last.
+async fn state_hub(engine: &sandboxer_engine::Engine, url: &str) -> Check {
+    let stats = match engine.store().outbox_stats(STATE_HUB_SINK).await {
+        Ok(stats) => stats,
+        Err(error) => return Check::failed("state hub", "delivery", &error),
+    };
+    let mut check = Check::fine("state hub", "delivery", &format!("{} events wait for {url}", stats.pending));
+    if let Some(error) = stats.last_error.filter(|_| stats.pending > 0) {
+        check.item.ok = false;
+        check.item.detail.push_str(&format!("; {error}"));
+    }
+    check.item.required = false;
+    check
+}
+
+/// Whether any of them can be used.
+fn add_extensions(checks: &mut Vec<Check>, views: Vec<ExtensionView>) -> bool {
+    let usable = views.iter().any(|view| view.check.ok);
+    for view in views {
+        let about = view.description.id;
+        checks.extend(view.check.items.into_iter().map(|item| Check { about: about.clone(), item }));
+    }
+    usable
+}
+
+/// By writing: permissions do not tell about read-only mounts and full disks.
+fn check_writable(home: &Path) -> Result<()> {
+    tempfile::Builder::new().prefix(".doctor").tempfile_in(home).map(drop).map_err(|source| {
+        Error::new(ErrorKind::StoreFailed, format!("{} cannot be written to", home.display()))
+            .with_source(source)
+            .with_hint("set SANDBOXER_HOME to a folder that you can write to")
+    })
+}
+
+impl Check {
+    fn fine(about: &str, name: &str, detail: &str) -> Self {
+        let item =
+            CheckItem { name: name.into(), ok: true, required: true, detail: detail.into(), hint: None };
+        Self { about: about.into(), item }
+    }
+
+    fn failed(about: &str, name: &str, error: &Error) -> Self {
+        let (detail, hint) = (error.chain().join(": "), error.hint().map(str::to_owned));
+        Self {
+            about: about.into(),
+            item: CheckItem { name: name.into(), ok: false, required: true, detail, hint },
+        }
+    }
+}

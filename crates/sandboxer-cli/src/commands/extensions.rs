@@ -1,0 +1,110 @@
+//! `extensions`: which there are, what they declare, and whether they can be used.
+
+use sandboxer_core::ErrorKind;
+use sandboxer_core::extension::CheckItem;
+use sandboxer_core::page::Page;
+use sandboxer_engine::ExtensionView;
+
+use crate::api::Api;
+use crate::args::ExtensionsCommand;
+use crate::printer::Printer;
+use crate::status::{ExitStatus, Outcome};
+use crate::table::{Fields, Rows};
+
+pub(super) async fn run(command: ExtensionsCommand, api: &dyn Api, printer: &Printer) -> Outcome {
+    match command {
+        ExtensionsCommand::List => list(api.extensions().await?, printer),
+        ExtensionsCommand::Show { id } => show(&api.extension(&id).await?, printer),
+        ExtensionsCommand::Check { id: Some(id) } => check(vec![api.extension(&id).await?], printer),
+        ExtensionsCommand::Check { id: None } => check(api.extensions().await?, printer),
+    }
+}
+
+fn list(items: Vec<ExtensionView>, printer: &Printer) -> Outcome {
+    if printer.is_json() {
+        printer.document(&Page { items, next_cursor: None })?;
+        return Ok(ExitStatus::SUCCESS);
+    }
+    let mut rows = Rows::new(["EXTENSION", "USABLE", "ISOLATION", "PRICING", "SUMMARY"]);
+    for view in items {
+        let about = view.description;
+        let usable = if view.check.ok { "yes" } else { "no" };
+        rows.row([
+            about.id,
+            usable.into(),
+            about.capability.isolation.to_string(),
+            about.pricing,
+            about.summary,
+        ]);
+    }
+    rows.print(printer)?;
+    Ok(ExitStatus::SUCCESS)
+}
+
+fn show(view: &ExtensionView, printer: &Printer) -> Outcome {
+    if printer.is_json() {
+        printer.document(view)?;
+        return Ok(ExitStatus::SUCCESS);
+    }
+    let about = &view.description;
+    let (can, cannot) = capabilities(view);
+    let mut fields = Fields::default();
+    fields
+        .add("extension", &*about.id)
+        .add("summary", &*about.summary)
+        .add("usable", if view.check.ok { "yes" } else { "no; see `sandboxer extensions check`" })
+        .add("isolation", about.capability.isolation.to_string())
+        .add("pricing", &*about.pricing)
+        .maybe("can", Some(can))
+        .maybe("cannot", Some(cannot));
+    for (key, meaning) in &about.configuration {
+        fields.add(&format!("option {key}"), meaning);
+    }
+    fields.print(printer)?;
+    Ok(ExitStatus::SUCCESS)
+}
+
+/// The names of what is declared and of what is not.
+fn capabilities(view: &ExtensionView) -> (String, String) {
+    let declared = serde_json::to_value(&view.description.capability).unwrap_or_default();
+    let names = |wanted: bool| -> String {
+        let fields = declared.as_object().into_iter().flatten();
+        let named =
+            fields.filter(|(_, value)| value.as_bool() == Some(wanted)).map(|(name, _)| name.as_str());
+        named.collect::<Vec<_>>().join(", ")
+    };
+    (names(true), names(false))
+}
+
+fn check(items: Vec<ExtensionView>, printer: &Printer) -> Outcome {
+    let ok = items.iter().all(|view| view.check.ok);
+    let status = if ok { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::NoBackend) };
+    if printer.is_json() {
+        printer.document(&Page { items, next_cursor: None })?;
+        return Ok(status);
+    }
+    let mut rows = Rows::new(["EXTENSION", "CHECK", "OUTCOME", "DETAIL"]);
+    for view in &items {
+        for item in &view.check.items {
+            rows.row([view.description.id.clone(), item.name.clone(), outcome(item).into(), with_hint(item)]);
+        }
+    }
+    rows.print(printer)?;
+    Ok(status)
+}
+
+/// `ok`, `MISSING` where nothing works without it, `missing` where something does.
+pub(super) fn outcome(item: &CheckItem) -> &'static str {
+    match (item.ok, item.required) {
+        (true, _) => "ok",
+        (false, true) => "MISSING",
+        (false, false) => "missing",
+    }
+}
+
+pub(super) fn with_hint(item: &CheckItem) -> String {
+    match item.hint.as_ref().filter(|_| !item.ok) {
+        Some(hint) => format!("{}; hint: {hint}", item.detail),
+        None => item.detail.clone(),
+    }
+}

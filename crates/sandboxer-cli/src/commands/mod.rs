@@ -1,0 +1,76 @@
+//! One file a command. Each gets its arguments, the API and the printer, and returns how it ended.
+
+mod completions;
+mod cp;
+mod create;
+mod destroy;
+mod doctor;
+mod events;
+mod exec;
+mod expire;
+mod extend_ttl;
+mod extensions;
+mod get;
+mod inspect;
+mod keys;
+mod list;
+mod logs;
+mod profiles;
+mod recreate;
+mod serve;
+mod session;
+mod shell;
+mod show;
+
+use crate::args::{Cli, Command};
+use crate::compose::{self, Settings};
+use crate::printer::Printer;
+use crate::status::Outcome;
+use crate::{deliver, logging};
+
+/// Runs one command line.
+pub(crate) async fn run(cli: Cli, printer: &Printer) -> Outcome {
+    let Cli { globals, command } = cli;
+    // The only command that needs neither a home nor a store.
+    if let Command::Completions(args) = &command {
+        return completions::run(args, printer);
+    }
+    let settings = Settings::load(&globals)?;
+    logging::start(&settings, printer, matches!(command, Command::Serve(_)))?;
+    let command = match command {
+        Command::Serve(args) => return serve::run(args, &settings, printer).await,
+        Command::Doctor(_) => return doctor::run(&settings, printer).await,
+        Command::Deliver => return Ok(deliver::run(&settings).await?),
+        Command::Profiles(command) if profiles::is_local(&command) => {
+            return profiles::validate(command, &settings, printer);
+        }
+        other => other,
+    };
+    let api = compose::api(&settings).await?;
+    let api = &*api;
+    let outcome = match command {
+        Command::Create(args) => create::run(*args, api, printer).await,
+        Command::Get(args) => get::run(&args, api, printer).await,
+        Command::List(args) => list::run(args, api, printer).await,
+        Command::Destroy(args) => destroy::run(args, api, printer).await,
+        Command::Recreate(args) => recreate::run(&args, api, printer).await,
+        Command::Exec(args) => exec::run(*args, api, printer).await,
+        Command::Shell(args) => shell::run(args, api, printer).await,
+        Command::Cp(args) => cp::run(&args, api, printer).await,
+        Command::Logs(args) => logs::run(&args, api, printer).await,
+        Command::ExtendTtl(args) => extend_ttl::run(&args, api, printer).await,
+        Command::Expire(args) => expire::run(&args, api, printer).await,
+        Command::Profiles(command) => profiles::run(command, api, printer).await,
+        Command::Extensions(command) => extensions::run(command, api, printer).await,
+        Command::Events(args) => events::run(&args, api, printer).await,
+        Command::Inspect(command) => inspect::run(command, api, printer).await,
+        Command::Keys(command) => keys::run(command, api, printer).await,
+        Command::Serve(_) | Command::Doctor(_) | Command::Deliver | Command::Completions(_) => {
+            unreachable!("answered above")
+        }
+    };
+    if api.owes_delivery() {
+        deliver::start(&settings);
+    }
+    outcome
+}

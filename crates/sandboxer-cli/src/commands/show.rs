@@ -1,0 +1,185 @@
+//! How a sandbox is shown, wherever it is shown.
+
+use jiff::Timestamp;
+use sandboxer_core::isolation::{IsolationReport, Outcome as ControlOutcome};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::{State, exec::ExecInfo};
+
+use crate::human;
+use crate::printer::{Printer, Tone};
+use crate::status::Outcome;
+use crate::table::{Fields, Rows};
+
+/// How much of a command fits in a table.
+const LONGEST_COMMAND: usize = 60;
+
+/// Everything about one sandbox that a person wants to know first.
+pub(super) fn sandbox(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
+    let now = Timestamp::now();
+    let mut fields = Fields::default();
+    fields
+        .toned("sandbox", sandbox.sandbox_id.to_string(), Tone::Strong)
+        .toned("state", state_text(sandbox), state_tone(sandbox.state))
+        .add("profile", &*sandbox.profile)
+        .add("extension", format!("{} on {}", sandbox.extension, sandbox.host))
+        .toned("isolation", isolation_text(&sandbox.isolation), isolation_tone(&sandbox.isolation))
+        .maybe(
+            "reachable by",
+            sandbox.reachability.as_ref().map(|r| format!("{} {} ({})", r.method, r.endpoint, r.probe)),
+        )
+        .add("scope", sandbox.scope.as_str())
+        .add("created", human::moment(sandbox.created_at, now));
+    if sandbox.state == State::Destroyed {
+        fields.maybe("destroyed", sandbox.destroyed_at.map(|end| human::moment(end, now)));
+    } else {
+        fields.add("expires", human::moment(sandbox.expires_at, now));
+    }
+    fields
+        .add("ttl", human::dur(sandbox.ttl))
+        .maybe("idle reap", sandbox.idle_reap.map(human::dur))
+        .maybe("labels", Some(human::pairs(&sandbox.labels)))
+        .add("consumer", consumer_text(sandbox))
+        .add("quote", format!("{} ({})", sandbox.quote.amount, sandbox.quote.basis));
+    if let Some(failure) = &sandbox.failure {
+        fields.toned("failure", format!("{} ({})", failure.message, failure.code), Tone::Bad);
+        fields.maybe("hint", failure.hint.clone());
+    }
+    if let Some(drift) = &sandbox.drift {
+        fields.add("not reused", format!("{} differs in {}", drift.previous, drift.changed.join(", ")));
+    }
+    if let Some(cleanup) = sandbox.cleanup.as_ref().filter(|cleanup| !cleanup.is_clean()) {
+        let left: Vec<String> =
+            cleanup.left.iter().map(|left| format!("{} ({})", left.what, left.reason)).collect();
+        fields.toned("left behind", left.join("\n"), Tone::Bad);
+    }
+    fields.print(printer)?;
+    controls(&sandbox.isolation, printer)
+}
+
+/// The controls that are not fully enforced, or a word that all are.
+pub(super) fn controls(report: &IsolationReport, printer: &Printer) -> Outcome<()> {
+    if report.effective.is_none() {
+        return Ok(());
+    }
+    let mut rows = Rows::new(["CONTROL NOT ENFORCED", "OUTCOME", "DETAIL"]);
+    for control in &report.controls {
+        if control.outcome != ControlOutcome::Enforced {
+            rows.row([control.name.clone(), outcome_text(control.outcome).into(), control.detail.clone()]);
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    printer.line("")?;
+    rows.print(printer)
+}
+
+pub(super) fn outcome_text(outcome: ControlOutcome) -> &'static str {
+    match outcome {
+        ControlOutcome::Enforced => "enforced",
+        ControlOutcome::Degraded => "degraded",
+        ControlOutcome::Missing => "missing",
+    }
+}
+
+/// One row a sandbox.
+pub(super) fn list<'a>(sandboxes: impl IntoIterator<Item = &'a Sandbox>, printer: &Printer) -> Outcome<()> {
+    let now = Timestamp::now();
+    let mut rows = Rows::new(["ID", "STATE", "PROFILE", "EXTENSION", "AGE", "EXPIRES", "LABELS"]);
+    for sandbox in sandboxes {
+        let living = sandbox.state != State::Destroyed;
+        let state = if sandbox.isolation.degraded {
+            format!("{} DEGRADED", sandbox.state)
+        } else {
+            state_text(sandbox)
+        };
+        rows.row([
+            sandbox.sandbox_id.to_string(),
+            state,
+            sandbox.profile.clone(),
+            sandbox.extension.clone(),
+            human::age(sandbox.created_at, now),
+            if living { human::relative(sandbox.expires_at, now) } else { String::new() },
+            human::pairs(&sandbox.labels),
+        ]);
+    }
+    rows.print(printer)
+}
+
+pub(super) fn execs(execs: &[ExecInfo], printer: &Printer) -> Outcome<()> {
+    let now = Timestamp::now();
+    let mut rows = Rows::new(["EXEC", "STATE", "STARTED", "COMMAND"]);
+    for exec in execs {
+        let state = match (&exec.outcome, exec.running) {
+            (_, true) => "running".to_owned(),
+            (Some(outcome), _) if outcome.timed_out => "timed out".to_owned(),
+            (Some(outcome), _) => format!("exited {}", outcome.exit_code),
+            (None, false) => "ended".to_owned(),
+        };
+        let command: String = exec.command.join(" ").chars().take(LONGEST_COMMAND).collect();
+        rows.row([exec.exec_id.to_string(), state, human::relative(exec.started_at, now), command]);
+    }
+    rows.print(printer)
+}
+
+/// Said on every command that gives a degraded sandbox to somebody.
+pub(super) fn warn_if_degraded(sandbox: &Sandbox, printer: &Printer) {
+    if sandbox.isolation.degraded {
+        let missing = human::inert(&sandbox.isolation.missing.join(", "));
+        printer
+            .warn(&format!("the isolation of {} is DEGRADED; not enforced: {missing}", sandbox.sandbox_id));
+    }
+}
+
+fn state_text(sandbox: &Sandbox) -> String {
+    match &sandbox.reason {
+        Some(reason) => format!("{} ({reason})", sandbox.state),
+        None => sandbox.state.to_string(),
+    }
+}
+
+fn state_tone(state: State) -> Tone {
+    match state {
+        State::Ready | State::Active => Tone::Good,
+        State::Failed => Tone::Bad,
+        State::Expired | State::Destroying => Tone::Warning,
+        State::Destroyed => Tone::Faint,
+        State::Requested | State::Provisioning | State::Paused => Tone::Plain,
+    }
+}
+
+pub(super) fn isolation_text(report: &IsolationReport) -> String {
+    let declared = report.declared;
+    let Some(effective) = report.effective else {
+        return format!("declared {declared}, not established yet");
+    };
+    let enforced =
+        report.controls.iter().filter(|control| control.outcome == ControlOutcome::Enforced).count();
+    let text = format!(
+        "declared {declared}, effective {effective}; {enforced} of {} controls enforced",
+        report.controls.len()
+    );
+    if report.degraded { format!("DEGRADED: {text}") } else { text }
+}
+
+pub(super) fn isolation_tone(report: &IsolationReport) -> Tone {
+    if report.degraded { Tone::Bad } else { Tone::Plain }
+}
+
+fn consumer_text(sandbox: &Sandbox) -> String {
+    let consumer = &sandbox.consumer;
+    let named = [
+        ("harness", &consumer.harness),
+        ("agent", &consumer.agent_id),
+        ("session", &consumer.session_id),
+        ("run", &consumer.run_id),
+        ("job", &consumer.job_id),
+    ];
+    let mut text = consumer.actor.to_string();
+    for (name, value) in named {
+        if let Some(value) = value {
+            text.push_str(&format!(", {name} {value}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,185 @@
+//! Puts the house together: settings from flags, variables and the file; then an engine or a client to a server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sandboxer_core::env_vars::EnvVars;
+use sandboxer_core::{Error, ErrorKind, Registry, Result};
+use sandboxer_engine::catalog::{Catalog, CatalogSources};
+use sandboxer_engine::clock::SystemClock;
+use sandboxer_engine::{Engine, Limits, Parts, STATE_HUB_SINK, Sink, StateHub};
+use sandboxer_ext_native::NativeConfig;
+use sandboxer_store::sqlite::{SqliteStore, StoreOptions};
+
+use crate::api::Api;
+use crate::args::Globals;
+use crate::config::Config;
+use crate::embedded::Embedded;
+use crate::remote::Remote;
+use crate::status::io_error;
+
+/// The store's file in the home.
+const STORE_FILE: &str = "sandboxer.db";
+
+/// Flags, then variables, then `config.toml`, then what the contract says.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) home: PathBuf,
+    pub(crate) server: Option<String>,
+    api_key_file: Option<PathBuf>,
+    host: Option<String>,
+    pub(crate) state_hub_url: Option<String>,
+    sources: CatalogSources,
+    pub(crate) log: Option<String>,
+    pub(crate) log_format: Option<String>,
+}
+
+impl Settings {
+    pub(crate) fn load(globals: &Globals) -> Result<Self> {
+        let config_dir = base_dir("XDG_CONFIG_HOME", ".config");
+        let config = match &config_dir {
+            Some(dir) => Config::load(&dir.join("config.toml"))?,
+            None => Config::default(),
+        };
+        let home = globals.home.clone().filter(|path| !path.as_os_str().is_empty());
+        let home =
+            home.or(config.home).or_else(|| base_dir("XDG_DATA_HOME", ".local/share")).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    "there is no place to keep state: neither SANDBOXER_HOME nor HOME is set",
+                )
+                .with_hint("set SANDBOXER_HOME to a folder that you can write to")
+            })?;
+        let mut extra = config.profiles;
+        extra.extend(variable(EnvVars::SANDBOXER_PROFILES)?.map(PathBuf::from));
+        extra.extend(globals.profiles.iter().cloned());
+        // An empty value says "the local store" whatever the file says.
+        let server = globals.server.clone().or(config.server).filter(|url| !url.is_empty());
+        Ok(Self {
+            home: absolute(&home)?,
+            server,
+            api_key_file: globals.api_key_file.clone().or(config.api_key_file),
+            host: variable(EnvVars::SANDBOXER_HOST)?.or(config.host),
+            state_hub_url: variable(EnvVars::SANDBOXER_STATE_HUB_URL)?.or(config.state_hub_url),
+            sources: CatalogSources {
+                user: config_dir.map(|dir| dir.join("profiles")),
+                project: Some(PathBuf::from(".sandboxer/profiles")),
+                extra,
+            },
+            log: variable(EnvVars::SANDBOXER_LOG)?.or(config.log),
+            log_format: variable(EnvVars::SANDBOXER_LOG_FORMAT)?.or(config.log_format),
+        })
+    }
+
+    /// The key for the server: from the file that was named, otherwise from the variable.
+    fn api_key(&self) -> Result<Option<String>> {
+        let Some(path) = &self.api_key_file else { return variable(EnvVars::SANDBOXER_API_KEY) };
+        let text = std::fs::read_to_string(path).map_err(|source| {
+            io_error(format!("the API key file {} cannot be read", path.display()), source)
+        })?;
+        Ok(Some(text.trim().to_owned()).filter(|key| !key.is_empty()))
+    }
+
+    /// Every profile that there is for this working directory.
+    pub(crate) fn catalog(&self) -> Catalog {
+        Catalog::load(&self.sources)
+    }
+}
+
+/// Whatever answers commands: the server that was named, or an engine of our own.
+pub(crate) async fn api(settings: &Settings) -> Result<Box<dyn Api>> {
+    match &settings.server {
+        Some(url) => Ok(Box::new(Remote::new(url, settings.api_key()?)?)),
+        None => {
+            let engine = engine(settings, Role::Command).await?;
+            Ok(Box::new(Embedded::new(engine, settings.state_hub_url.is_some())))
+        }
+    }
+}
+
+/// What an engine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// One command: it queues events and leaves their delivery to others, since an HTTP client takes its time to start.
+    Command,
+    /// The process that delivers for commands.
+    Deliverer,
+    Server,
+}
+
+/// An engine on the local store.
+pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
+    make_home(&settings.home)?;
+    let mut registry = Registry::default();
+    let mut native = NativeConfig::new(&settings.home);
+    if let Some(features) = variable(EnvVars::SANDBOXER_PROBE_OFF)? {
+        native = native.without(&features)?;
+    }
+    sandboxer_ext_native::register(&mut registry, native);
+
+    let mut sinks: Vec<Arc<dyn Sink>> = Vec::new();
+    if let Some(url) = settings.state_hub_url.as_deref().filter(|_| role != Role::Command) {
+        sinks.push(Arc::new(StateHub::new(url)?));
+    }
+    let name = if role == Role::Server { "server" } else { "cli" };
+    let options = StoreOptions {
+        source: format!("sandboxer://{}/{name}", host_name()),
+        sinks: settings.state_hub_url.iter().map(|_| STATE_HUB_SINK.to_owned()).collect(),
+    };
+    let store = SqliteStore::open(&settings.home.join(STORE_FILE), options).await?;
+    Ok(Engine::new(Parts {
+        store: Arc::new(store),
+        registry,
+        catalog: settings.catalog(),
+        clock: Arc::new(SystemClock),
+        limits: Limits::default(),
+        host: settings.host.clone(),
+        sinks,
+    }))
+}
+
+/// The home, for its owner alone: sockets and the store in it are as good as a key.
+fn make_home(home: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home) {
+        Ok(()) => Ok(()),
+        Err(source) => {
+            let kind = match source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+                _ => ErrorKind::StoreFailed,
+            };
+            Err(Error::new(kind, format!("the state folder {} cannot be made", home.display()))
+                .with_source(source)
+                .with_hint("set SANDBOXER_HOME to a folder that you can write to"))
+        }
+    }
+}
+
+/// A variable that is set to something. One that is not text is refused, not ignored.
+fn variable(name: &'static str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error @ std::env::VarError::NotUnicode(_)) => {
+            Err(Error::new(ErrorKind::InvalidInput, format!("{name} cannot be used")).with_source(error))
+        }
+    }
+}
+
+/// `$VARIABLE/sandboxer`, otherwise `~/below/sandboxer`. Relative paths in the variable are to be ignored, says XDG.
+fn base_dir(variable: &str, below: &str) -> Option<PathBuf> {
+    let given = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = given.or_else(|| {
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
+        Some(PathBuf::from(home).join(below))
+    })?;
+    Some(base.join("sandboxer"))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|source| io_error(format!("{} cannot be used", path.display()), source))
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

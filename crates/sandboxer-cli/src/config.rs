@@ -1,0 +1,101 @@
+//! `config.toml`: what flags and variables do not say. Every key is known, or it is an error.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::suggest::did_you_mean;
+use sandboxer_core::{Error, ErrorKind, Result};
+use serde::Deserialize;
+
+use crate::status::io_error;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) server: Option<String>,
+    pub(crate) api_key_file: Option<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) host: Option<String>,
+    pub(crate) state_hub_url: Option<String>,
+    #[serde(default)]
+    pub(crate) profiles: Vec<PathBuf>,
+    pub(crate) log: Option<String>,
+    pub(crate) log_format: Option<String>,
+}
+
+const KEYS: [&str; 8] =
+    ["server", "api_key_file", "home", "host", "state_hub_url", "profiles", "log", "log_format"];
+
+impl Config {
+    /// The file, or nothing where there is none.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(Self::default())
+            }
+            Err(error) => Err(io_error(format!("{} cannot be read", path.display()), error)),
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        let mut config: Self = toml::from_str(text).map_err(|error| refuse(text, path, &error))?;
+        // Paths in a file are meant from where the file lies.
+        let folder = path.parent().unwrap_or(Path::new("."));
+        for path in config.profiles.iter_mut().chain(&mut config.api_key_file).chain(&mut config.home) {
+            *path = folder.join(&*path);
+        }
+        Ok(config)
+    }
+}
+
+/// The mistake with its line and column, and the key that was probably meant.
+fn refuse(text: &str, path: &Path, error: &toml::de::Error) -> Error {
+    let place = error.span().map_or_else(String::new, |span| {
+        let before = text.get(..span.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!(":{line}:{column}")
+    });
+    let message = error.message().lines().next().unwrap_or_default();
+    let refused = Error::new(ErrorKind::InvalidInput, format!("{}{place}: {message}", path.display()));
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    match unknown {
+        Some(key) => refused.with_hint(
+            did_you_mean(key, KEYS).unwrap_or_else(|| format!("the keys are {}", KEYS.join(", "))),
+        ),
+        None => refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config> {
+        Config::parse(text, Path::new("/etc/x/config.toml"))
+    }
+
+    #[test]
+    fn every_key_is_accepted() {
+        let text = "server = 'a'\napi_key_file = 'key'\nhome = '/h'\nhost = 'local'\nstate_hub_url = 'b'\n\
+                    profiles = ['p', '/q']\nlog = 'debug'\nlog_format = 'json'\n";
+        let config = parse(text).unwrap();
+        assert_eq!(config.profiles, [Path::new("/etc/x/p"), Path::new("/q")]);
+        assert_eq!(config.api_key_file.as_deref(), Some(Path::new("/etc/x/key")));
+        let known: std::collections::BTreeSet<&str> =
+            text.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(known, KEYS.into_iter().collect());
+    }
+
+    #[test]
+    fn a_misspelled_key_is_found_with_its_place() {
+        let error = parse("server = 'a'\nsevrer = 'b'\n").unwrap_err();
+        assert_eq!(error.hint(), Some("did you mean `server`?"));
+        assert!(error.to_string().starts_with("/etc/x/config.toml:2:1: "), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Events on their way to the State Hub when no server runs: a process of its own, so that no command waits for a hub.
+//!
+//! At most two of these processes live at once: one delivers, one waits to look once more after it.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use sandboxer_core::Result;
+use sandboxer_engine::STATE_HUB_SINK;
+
+use crate::compose::{self, Role, Settings};
+use crate::status::{ExitStatus, io_error};
+
+/// How long a hub that is down is tried; the next command tries again.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Starts the process that delivers, and forgets it.
+pub(crate) fn start(settings: &Settings) {
+    let Ok(exe) = std::env::current_exe() else { return };
+    let mut command = Command::new(exe);
+    command.arg("__deliver").arg("--home").arg(&settings.home).arg("--server").arg("");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // What cannot be started now is started by the next command: the events stay in the store.
+    if let Err(error) = command.spawn() {
+        tracing::debug!(%error, "events are not delivered now");
+    }
+}
+
+/// The process itself: `sandboxer __deliver`.
+pub(crate) async fn run(settings: &Settings) -> Result<ExitStatus> {
+    // The terminal that started the command may go away.
+    let _ = rustix::process::setsid();
+    if settings.state_hub_url.is_none() {
+        return Ok(ExitStatus::SUCCESS);
+    }
+    let waiting = lock_file(&settings.home.join("deliver.next.lock"))?;
+    if flock(&waiting, FlockOperation::NonBlockingLockExclusive).is_err() {
+        // Somebody waits already and will see our events.
+        return Ok(ExitStatus::SUCCESS);
+    }
+    let delivering = lock_file(&settings.home.join("deliver.lock"))?;
+    flock(&delivering, FlockOperation::LockExclusive)
+        .map_err(|source| io_error("the delivery lock cannot be taken", source.into()))?;
+    drop(waiting);
+    let engine = compose::engine(settings, Role::Deliverer).await?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        engine.deliver_for(end.saturating_duration_since(Instant::now())).await?;
+        let left = engine.store().outbox_stats(STATE_HUB_SINK).await?.pending;
+        if left == 0 || Instant::now() + PAUSE > end {
+            return Ok(ExitStatus::SUCCESS);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn lock_file(path: &Path) -> Result<File> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(|source| io_error(format!("{} cannot be opened", path.display()), source))
+}

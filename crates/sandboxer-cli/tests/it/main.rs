@@ -1,0 +1,14 @@
+//! The real binary, from outside. Every test has a home of its own and leaves nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
+
+mod copying;
+mod docs;
+mod execs;
+mod faults;
+mod help;
+mod lifecycle;
+mod parity;
+mod streams;
+mod support;
+mod terminal;
