@@ -17,6 +17,19 @@ use crate::profile::{Scope, Workspace};
 use crate::route::RouteDecision;
 use crate::spec::SandboxSpec;
 
+/// Why a sandbox ended; stored and shown as they are.
+pub mod reason {
+    pub const REQUESTED: &str = "requested";
+    pub const TTL: &str = "ttl";
+    pub const IDLE: &str = "idle";
+    pub const LOST: &str = "lost";
+    pub const CANCELLED: &str = "cancelled";
+    /// Whoever was creating it died.
+    pub const INTERRUPTED: &str = "interrupted";
+    pub const CREATE_FAILED: &str = "create_failed";
+    pub const CLEANUP_RETRY: &str = "cleanup_retry";
+}
+
 /// What a user sees: the same document from the command line and over HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Sandbox {
@@ -120,5 +133,13 @@ impl SandboxRecord {
 
     pub fn state(&self) -> State {
         self.sandbox.state
+    }
+
+    /// It ended before it was ready because the caller went away or the maker died: nobody was told anything about it.
+    pub fn was_never_answered(&self) -> bool {
+        let sandbox = &self.sandbox;
+        sandbox.state == State::Destroyed
+            && sandbox.ready_at.is_none()
+            && matches!(sandbox.reason.as_deref(), Some(reason::CANCELLED | reason::INTERRUPTED))
     }
 }

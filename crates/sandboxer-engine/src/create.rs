@@ -4,13 +4,14 @@ use sandboxer_core::event::NewEvent;
 use sandboxer_core::isolation::IsolationReport;
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::CreateRequest;
-use sandboxer_core::sandbox::{Drift, Links, Sandbox, SandboxRecord};
+use sandboxer_core::sandbox::{Drift, Links, Sandbox, SandboxRecord, reason};
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::{Idempotency, Insert, Inserted, Step, Stored};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller::Action;
+use crate::destroy::Ending;
 use crate::{Caller, Engine, Plan, fault};
 
 /// How a create is to be carried out.
@@ -31,29 +32,42 @@ pub struct Created {
 }
 
 impl Engine {
+    /// If the caller goes away, the create is cancelled, which cleans up.
     pub async fn create(&self, caller: &Caller, request: CreateRequest, options: CreateOptions) -> Result<Created> {
         caller.require(Action::UseSandboxes)?;
         let plan = self.plan(&request)?;
         plan.offer()?;
+        // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
+        let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());
+        let guard = cancel.drop_guard();
+        let task = tokio::spawn(async move { engine.create_planned(&caller, &request, &plan, &options).await });
+        let created = task.await.map_err(internal)?;
+        let _ = guard.disarm();
+        created
+    }
+
+    async fn create_planned(
+        &self,
+        caller: &Caller,
+        request: &CreateRequest,
+        plan: &Plan,
+        options: &CreateOptions,
+    ) -> Result<Created> {
         let _waiting = self.inner.waiting_creates.try_acquire().map_err(|_| {
             Error::new(ErrorKind::RateLimited, "too many creates are waiting")
                 .with_hint("try again in a moment; the limit is that of this server")
         })?;
-        // A reusable sandbox that turns out to be dead is settled and the insert tried again; that ends quickly.
+        // A sandbox to share that turns out to be dead is settled and the insert tried again; that ends quickly.
         for _ in 0..8 {
-            let insert = self.intent(caller, &request, &plan, &options).await?;
+            let insert = self.intent(caller, request, plan, options).await?;
             fault::point("engine.create.before_intent");
-            match self.inner.store.insert(insert).await? {
+            let created = match self.inner.store.insert(insert).await? {
                 Inserted::New(stored) => {
                     fault::point("engine.create.after_intent");
                     return self.establish_new(stored, options).await;
                 }
-                Inserted::Replayed(stored) => return self.replay(stored, &options).await,
-                Inserted::Reusable(stored) => {
-                    if let Some(created) = self.reuse(stored, &options).await? {
-                        return Ok(created);
-                    }
-                }
+                Inserted::Replayed(stored) => self.replay(stored, options).await?,
+                Inserted::Reusable(stored) => self.reuse(stored, options).await?,
                 Inserted::Mismatch => {
                     return Err(Error::new(
                         ErrorKind::IdempotencyMismatch,
@@ -61,9 +75,12 @@ impl Engine {
                     )
                     .with_hint("use a new key for a new request"));
                 }
+            };
+            if let Some(created) = created {
+                return Ok(created);
             }
         }
-        Err(Error::new(ErrorKind::Conflict, "the shared sandbox kept ending while it was being reused"))
+        Err(Error::new(ErrorKind::Conflict, "the sandbox kept ending while it was being shared"))
     }
 
     /// What is written before anything is done: the record, its first events, the lease, the idempotency key.
@@ -148,27 +165,30 @@ impl Engine {
         Ok(Some(Drift { previous: other.record.id(), changed }))
     }
 
-    async fn establish_new(&self, stored: Stored, options: CreateOptions) -> Result<Created> {
+    async fn establish_new(&self, stored: Stored, options: &CreateOptions) -> Result<Created> {
         if options.respond_async {
             let (engine, sandbox) = (self.clone(), stored.record.sandbox.clone());
             tokio::spawn(async move { engine.establish(stored, CancellationToken::new()).await });
             return Ok(Created { sandbox, pending: true });
         }
-        // A task of its own: if the caller goes away, its cancel token ends the work, which still cleans up.
-        let (engine, cancel) = (self.clone(), options.cancel.clone());
-        let guard = options.cancel.drop_guard();
-        let done = tokio::spawn(async move { engine.establish(stored, cancel).await }).await;
-        let _ = guard.disarm();
-        let sandbox = done.map_err(internal)??;
+        let sandbox = self.establish(stored, options.cancel.clone()).await?;
         Ok(Created { sandbox, pending: false })
     }
 
-    /// The same key and body give the same sandbox, once it is established, or the same failure.
-    async fn replay(&self, stored: Stored, options: &CreateOptions) -> Result<Created> {
-        if options.respond_async && stored.record.state().is_in_flight() {
-            return Ok(Created { sandbox: stored.record.sandbox, pending: true });
+    /// The same key and body give the same sandbox, once it is established, or the same failure. Nothing, if the first
+    /// request never got an answer: then this one is the first.
+    async fn replay(&self, stored: Stored, options: &CreateOptions) -> Result<Option<Created>> {
+        if options.respond_async && matches!(stored.record.state(), State::Requested | State::Provisioning) {
+            return Ok(Some(Created { sandbox: stored.record.sandbox, pending: true }));
         }
-        let sandbox = self.until_established(stored, &options.cancel).await?.record.sandbox;
+        let mut stored = self.until_established(stored, &options.cancel).await?;
+        if stored.record.state() == State::Destroying {
+            stored = self.end(stored, Ending::because(reason::CLEANUP_RETRY)).await?;
+        }
+        if stored.record.was_never_answered() {
+            return Ok(None);
+        }
+        let sandbox = stored.record.sandbox;
         match (&sandbox.failure, sandbox.ready_at) {
             (Some(failure), None) => {
                 let kind = ErrorKind::from_code(&failure.code).unwrap_or(ErrorKind::BackendFailed);
@@ -178,7 +198,7 @@ impl Engine {
                     None => error,
                 })
             }
-            _ => Ok(Created { sandbox, pending: false }),
+            _ => Ok(Some(Created { sandbox, pending: false })),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::CleanupReport;
-use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State, error::Failure};
 use sandboxer_store::{LeaseChange, Step, Stored, Update};
 use serde_json::json;
@@ -41,7 +41,7 @@ impl Engine {
     /// Idempotent. A backend that fails keeps the sandbox `failed` with its report; it is tried again later.
     pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<Sandbox> {
         let stored = self.load(caller, id).await?;
-        Ok(self.end(stored, Ending::because("requested")).await?.record.sandbox)
+        Ok(self.end(stored, Ending::because(reason::REQUESTED)).await?.record.sandbox)
     }
 
     /// Brings a sandbox to its end, whoever else is working on it.

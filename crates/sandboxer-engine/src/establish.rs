@@ -6,7 +6,7 @@ use sandboxer_core::event::NewEvent;
 use sandboxer_core::exec::ExecSpec;
 use sandboxer_core::extension::{Extension, Handle, ProvisionRequest, Reachability};
 use sandboxer_core::isolation::{IsolationReport, Outcome};
-use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::{Error, ErrorKind, ExecId, Result, State};
 use sandboxer_store::{Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
@@ -122,15 +122,15 @@ impl Engine {
     async fn give_up(&self, stored: Stored, error: Error) -> Error {
         // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
         let tag = stored.record.id().to_string();
-        if let Ok(extension) = self.extension_of(&stored) {
-            if let Err(cleanup) = extension.teardown(&tag, None).await {
-                tracing::warn!(error = ?cleanup, sandbox = tag, "a failed create left something behind");
-            }
+        if let Ok(extension) = self.extension_of(&stored)
+            && let Err(cleanup) = extension.teardown(&tag, None).await
+        {
+            tracing::warn!(error = ?cleanup, sandbox = tag, "a failed create left something behind");
         }
         let ending = if error.kind() == ErrorKind::Cancelled {
-            Ending::because("cancelled").with_failure(&error)
+            Ending::because(reason::CANCELLED).with_failure(&error)
         } else {
-            Ending::failed("create_failed", &error)
+            Ending::failed(reason::CREATE_FAILED, &error)
         };
         if let Err(cleanup) = self.end(stored, ending).await {
             tracing::error!(error = ?cleanup, "a failed create could not be cleaned up; it will be tried again");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sandboxer_core::sandbox::reason;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::Stored;
 
@@ -104,10 +105,10 @@ impl Engine {
             State::Destroyed => Ok(stored),
             State::Requested | State::Provisioning => {
                 let error = Error::new(ErrorKind::BackendFailed, "whoever was creating it is gone");
-                self.end(stored, Ending::failed("interrupted", &error)).await
+                self.end(stored, Ending::failed(reason::INTERRUPTED, &error)).await
             }
             State::Destroying | State::Expired | State::Failed => {
-                self.end(stored, Ending::because("cleanup_retry")).await
+                self.end(stored, Ending::because(reason::CLEANUP_RETRY)).await
             }
             State::Ready | State::Active | State::Paused => self.settle_usable(stored).await,
         }
@@ -116,11 +117,11 @@ impl Engine {
     async fn settle_usable(&self, stored: Stored) -> Result<Stored> {
         let now = self.now();
         if stored.record.sandbox.expires_at <= now {
-            return self.end(stored, Ending::expired("ttl")).await;
+            return self.end(stored, Ending::expired(reason::TTL)).await;
         }
         let Some(handle) = &stored.record.handle else {
             let error = Error::new(ErrorKind::Internal, "a usable sandbox has no handle");
-            return self.end(stored, Ending::failed("lost", &error)).await;
+            return self.end(stored, Ending::failed(reason::LOST, &error)).await;
         };
         if self.extension_of(&stored)?.is_alive(handle).await? {
             return Ok(stored);
@@ -129,11 +130,11 @@ impl Engine {
         let since_ready = stored.record.sandbox.ready_at.unwrap_or(stored.record.sandbox.created_at);
         let idle_ended = stored.record.sandbox.idle_reap.is_some_and(|idle| idle.after(since_ready) <= now);
         if idle_ended {
-            return self.end(stored, Ending::expired("idle")).await;
+            return self.end(stored, Ending::expired(reason::IDLE)).await;
         }
         let error = Error::new(ErrorKind::BackendFailed, "the sandbox ended before its time")
             .with_hint("its supervisor or its first process was killed, or the machine restarted");
-        self.end(stored, Ending::failed("lost", &error)).await
+        self.end(stored, Ending::failed(reason::LOST, &error)).await
     }
 }
 
@@ -147,7 +148,7 @@ impl ReconcileReport {
             return;
         }
         match (before, sandbox.reason.as_deref()) {
-            (State::Ready | State::Active | State::Paused, Some("ttl" | "idle")) => self.expired.push(id),
+            (State::Ready | State::Active | State::Paused, Some(reason::TTL | reason::IDLE)) => self.expired.push(id),
             (State::Ready | State::Active | State::Paused, _) => self.lost.push(id),
             _ => self.finished.push(id),
         }

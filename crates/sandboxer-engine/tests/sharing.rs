@@ -127,6 +127,23 @@ async fn a_failure_is_replayed_as_the_same_failure() {
 }
 
 #[tokio::test]
+async fn a_key_whose_request_was_never_answered_may_be_used_again() {
+    let workshop = Workshop::new().await.unwrap();
+    workshop.extension.script(|script| script.provision_takes = std::time::Duration::from_secs(60));
+    let options = || CreateOptions { idempotency_key: Some("k-3".into()), ..CreateOptions::default() };
+    let engine = workshop.engine.clone();
+    let first = tokio::spawn(async move { engine.create(&me(), request(Scope::Session, "s"), options()).await });
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    first.abort();
+    workshop.extension.script(|script| script.provision_takes = std::time::Duration::ZERO);
+    let second = workshop.engine.create(&me(), request(Scope::Session, "s"), options()).await.unwrap().sandbox;
+    assert_eq!(second.state, State::Ready);
+    let third = workshop.engine.create(&me(), request(Scope::Session, "s"), options()).await.unwrap().sandbox;
+    assert_eq!(third.sandbox_id, second.sandbox_id);
+    assert_eq!(workshop.extension.living(), [second.sandbox_id.to_string()]);
+}
+
+#[tokio::test]
 async fn agents_see_and_end_only_what_is_theirs() {
     let workshop = Workshop::new().await.unwrap();
     let engine = &workshop.engine;

@@ -48,7 +48,8 @@ pub enum Inserted {
     New(Stored),
     /// A living sandbox with the same reuse key and configuration is there already.
     Reusable(Stored),
-    /// The idempotency key came before with the same body and made this one.
+    /// The idempotency key came before with the same body and made this one. A create that was cancelled or whose maker
+    /// died answered nobody: once it is destroyed, its key is free again.
     Replayed(Stored),
     /// The idempotency key came before with another body.
     Mismatch,

@@ -53,6 +53,16 @@ pub(super) async fn link(
     Ok(())
 }
 
+/// Frees the key of a create that nobody got an answer from.
+pub(super) async fn unlink(connection: &mut SqliteConnection, request: &Idempotency) -> Attempt<()> {
+    sqlx::query("DELETE FROM idempotency WHERE scope = ? AND key = ?")
+        .bind(&request.scope)
+        .bind(&request.key)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 pub(super) async fn begin(
     connection: &mut SqliteConnection,
     request: &Idempotency,

@@ -61,10 +61,11 @@ pub(super) async fn insert(
         match idempotency::created(&mut tx, request).await? {
             Claim::Free => {}
             Claim::Made(id) => {
-                let found = get(&mut tx, id).await?;
-                return found
-                    .map(Inserted::Replayed)
-                    .ok_or_else(|| Fault::internal("a key without its sandbox"));
+                let found = get(&mut tx, id).await?.ok_or_else(|| Fault::internal("a key without its sandbox"))?;
+                if !found.record.was_never_answered() {
+                    return Ok(Inserted::Replayed(found));
+                }
+                idempotency::unlink(&mut tx, request).await?;
             }
             Claim::Mismatch => return Ok(Inserted::Mismatch),
         }
