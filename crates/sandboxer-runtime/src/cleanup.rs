@@ -1,7 +1,7 @@
 //! Removing a sandbox: shared by the supervisor, which ends its own, and by whoever sweeps a dead one.
 
 use crate::cgroup;
-use crate::dirs::{self, Holder, Record, RuntimeDirs};
+use crate::dirs::{self, RuntimeDirs};
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::fault;
 use crate::report::CleanupReport;
@@ -37,7 +37,8 @@ pub(crate) fn sweep(dirs: &RuntimeDirs, id: &str) -> Result<CleanupReport> {
 
 /// The sweep itself, under the lock.
 pub(crate) fn sweep_locked(dirs: &RuntimeDirs, id: &str, dir: &OwnedFd, report: &mut CleanupReport) {
-    if let Some(holder) = dirs::read_json::<Holder>(dir, dirs::LOCK)
+    let (record, holder) = dirs::read_lock(dir);
+    if let Some(holder) = holder
         && let Some(init) = sys::process::open_recorded(holder.init, holder.init_start)
     {
         match sys::process::kill_and_wait(&init, 5000) {
@@ -45,10 +46,8 @@ pub(crate) fn sweep_locked(dirs: &RuntimeDirs, id: &str, dir: &OwnedFd, report: 
             false => report.leave("process", format!("/proc/{}", holder.init), "it does not die"),
         }
     }
-    if let Some(record) = dirs::read_json::<Record>(dir, dirs::SPEC) {
-        for path in &record.cgroups {
-            cgroup::remove(path, report);
-        }
+    for path in record.iter().flat_map(|record| &record.cgroups) {
+        cgroup::remove(path, report);
     }
     remove_directory(dirs, id, dir, report);
 }
@@ -69,8 +68,8 @@ pub(crate) fn remove_directory(dirs: &RuntimeDirs, id: &str, dir: &OwnedFd, repo
     fault::point("runtime.stop.after_socket");
     remove_tree(dir.as_fd(), dirs::LAYER, &path, report);
     fault::point("runtime.stop.after_layer");
+    remove_tree(dir.as_fd(), dirs::WORK, &path, report);
     remove_tree(dir.as_fd(), dirs::LOGS, &path, report);
-    unlink(dir.as_fd(), dirs::SPEC, &path, report);
     fault::point("runtime.stop.before_lock_removed");
     if !report.left.is_empty() {
         // Without its lock and its record the rest could not be found again.
@@ -196,7 +195,7 @@ pub(crate) fn kill_supervisor(dirs: &RuntimeDirs, id: &str) {
     if !dirs::is_alive(&dir) {
         return;
     }
-    let Some(holder) = dirs::read_json::<Holder>(&dir, dirs::LOCK) else { return };
+    let (_, Some(holder)) = dirs::read_lock(&dir) else { return };
     if let Some(supervisor) = sys::process::open_recorded(holder.supervisor, holder.supervisor_start) {
         sys::process::kill_and_wait(&supervisor, 5000);
     }

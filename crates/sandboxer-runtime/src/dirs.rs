@@ -34,10 +34,13 @@ impl RuntimeDirs {
 }
 
 /// File names inside a sandbox's directory.
+/// The lock, and in it the record and who holds it.
 pub(crate) const LOCK: &str = "lock";
-pub(crate) const SPEC: &str = "spec.json";
 pub(crate) const SOCKET: &str = "ctl.sock";
+/// The writable layer: what was changed over the layers below, as overlay keeps it.
 pub(crate) const LAYER: &str = "layer";
+/// Overlay's own place to work in.
+pub(crate) const WORK: &str = "work";
 pub(crate) const LOGS: &str = "logs";
 
 /// The short form of an id for a process name: its last characters differ, the first ones are a time.
@@ -72,7 +75,7 @@ pub(crate) struct Record {
     pub(crate) cgroups: Vec<PathBuf>,
 }
 
-/// The content of the lock file: who to end when the supervisor is deaf or gone.
+/// Who to end when the supervisor is deaf or gone; added once both run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) supervisor: i32,
@@ -81,12 +84,28 @@ pub(crate) struct Holder {
     pub(crate) init_start: u64,
 }
 
-/// Reads a small JSON file of ours; absent or unreadable is `None`.
-pub(crate) fn read_json<T: serde::de::DeserializeOwned>(dir: &OwnedFd, name: &str) -> Option<T> {
-    let fd = openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+/// Reads what the lock file says: the record, and after it the holder. Either can be missing after a crash.
+pub(crate) fn read_lock(dir: &OwnedFd) -> (Option<Record>, Option<Holder>) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut text = Vec::new();
-    std::fs::File::from(fd).take(16 << 20).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    if let Ok(fd) = openat(dir, LOCK, flags, Mode::empty()) {
+        let _ = std::fs::File::from(fd).take(16 << 20).read_to_end(&mut text);
+    }
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let record = lines.next().and_then(|line| serde_json::from_slice(line).ok());
+    (record, lines.next().and_then(|line| serde_json::from_slice(line).ok()))
+}
+
+/// Adds a line to the lock file.
+pub(crate) fn append_to_lock(lock: &OwnedFd, line: &impl Serialize) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(line).map_err(std::io::Error::other)?;
+    text.push(b'\n');
+    let mut rest = text.as_slice();
+    while !rest.is_empty() {
+        let written = rustix::io::write(lock, rest)?;
+        rest = &rest[written..];
+    }
+    Ok(())
 }
 
 pub(crate) fn list(dirs: &RuntimeDirs) -> Result<Vec<crate::Found>> {
@@ -104,7 +123,7 @@ pub(crate) fn list(dirs: &RuntimeDirs) -> Result<Vec<crate::Found>> {
         }
         // It may have ended since the directory was read.
         let Ok(dir) = open_sandbox(dirs, &id) else { continue };
-        let record: Option<Record> = read_json(&dir, SPEC);
+        let (record, _) = read_lock(&dir);
         found.push(crate::Found {
             alive: is_alive(&dir),
             deadline_unix_ms: record.as_ref().map(|r| r.spec.deadline_unix_ms),

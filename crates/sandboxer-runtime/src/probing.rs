@@ -82,7 +82,7 @@ fn overlay(dirs: &RuntimeDirs, off: bool) -> Feature {
     if off {
         return Feature::missing(OFF, hint);
     }
-    let outside = rustix::process::geteuid().as_raw();
+    let outside = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let place = dirs.root.join(format!(".probe-{}", std::process::id()));
     let made = ["lower", "upper", "work", "mnt"]
         .iter()
@@ -97,14 +97,15 @@ fn overlay(dirs: &RuntimeDirs, off: bool) -> Feature {
     }
 }
 
-fn mount_probe(place: &Path, outside: u32) -> rustix::io::Result<()> {
+fn mount_probe(place: &Path, outside: (u32, u32)) -> rustix::io::Result<()> {
     // An unmapped user owns nothing inside, not even what was just made for it.
     let write = |file: &str, text: String| {
         std::fs::write(format!("/proc/self/{file}"), text)
             .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
     };
     write("setgroups", "deny".to_owned())?;
-    write("uid_map", format!("{DEFAULT_UID} {outside} 1"))?;
+    write("uid_map", format!("{DEFAULT_UID} {} 1", outside.0))?;
+    write("gid_map", format!("{DEFAULT_UID} {} 1", outside.1))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     rustix::process::chdir(place)?;
     let options = c"lowerdir=lower,upperdir=upper,workdir=work,userxattr,volatile";

@@ -42,6 +42,9 @@ async fn a_sandbox_runs_a_command_and_leaves_nothing() {
 #[tokio::test]
 async fn the_deadline_ends_it_without_anybody() {
     let fixture = Fixture::new();
+    // The first launch builds the base layer, which must not count.
+    let warm = fixture.launch("warm").await;
+    fixture.end(&warm).await;
     let spec = SandboxSpec::new(id("ttl"), Duration::from_secs(1));
     let launched = fixture.runtime.launch(spec).await.unwrap();
     let mut session = launched.control.exec(ExecSpec::new(["sleep", "100"])).await.unwrap();
@@ -58,12 +61,14 @@ async fn the_deadline_ends_it_without_anybody() {
 #[tokio::test]
 async fn an_extended_deadline_and_an_idle_one() {
     let fixture = Fixture::new();
-    let mut spec = SandboxSpec::new(id("idle"), Duration::from_millis(700));
-    spec.idle_timeout_ms = Some(1500);
+    let warm = fixture.launch("warm").await;
+    fixture.end(&warm).await;
+    let mut spec = SandboxSpec::new(id("idle"), Duration::from_millis(900));
+    spec.idle_timeout_ms = Some(2500);
     let launched = fixture.runtime.launch(spec.clone()).await.unwrap();
     let later = spec.deadline_unix_ms + 60_000;
     launched.control.extend(later).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     assert_eq!(launched.control.status(false).await.unwrap().deadline_unix_ms, later);
     let path = fixture.runtime.dirs().sandbox(&launched.id);
     eventually("it ends when idle", || !path.exists()).await;
@@ -180,16 +185,18 @@ async fn a_failed_launch_leaves_nothing() {
     let fixture = Fixture::new();
     let mut spec = fixture.spec("broken");
     spec.layers = vec!["/nonexistent/layer".into()];
-    // A layer without a part for an overlay is just empty; one that is a file fails inside init.
-    let file = fixture.dir.path().join("layer/root/upper");
-    std::fs::create_dir_all(&file).unwrap();
-    spec.layers = vec![fixture.dir.path().join("layer")];
+    let error = fixture.runtime.launch(spec.clone()).await.unwrap_err();
+    assert_eq!(error.step, "layers", "{error}");
+    fixture.assert_nothing_left(&spec.id);
+    let layer = fixture.dir.path().join("layer");
+    std::fs::create_dir(&layer).unwrap();
+    std::fs::write(layer.join("workspace"), "not a directory").unwrap();
+    spec.layers = vec![layer];
     spec.mounts = vec![sandboxer_runtime::Mount {
         source: fixture.dir.path().join("layer"),
         target: "/workspace/a".into(),
         read_only: false,
     }];
-    std::fs::write(file.join("workspace"), "not a directory").unwrap();
     let error = fixture.runtime.launch(spec.clone()).await.unwrap_err();
     assert_eq!(error.step, "mount_target", "{error}");
     fixture.assert_nothing_left(&spec.id);

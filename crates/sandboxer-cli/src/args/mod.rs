@@ -31,8 +31,9 @@ pub(crate) use manage::{
         sandboxer exec sbx_… -- uname -a            run a command in it\n  \
         sandboxer shell sbx_…                       look around\n  \
         sandboxer destroy sbx_…                     end it\n\n\
-        Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or illegal state, 5 refused, 6 insufficient\n\
-        credits, 7 no backend, 124 time-out, 130 interrupted; `exec` exits with the command's own code.",
+        Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 conflict or illegal state, 5 refused,\n\
+        6 insufficient credits, 7 no backend, 124 time-out, 130 interrupted; `exec` exits with the\n\
+        command's own code.",
     propagate_version = true,
     max_term_width = 100
 )]
@@ -52,7 +53,7 @@ pub(crate) struct Globals {
     pub(crate) json: bool,
 
     /// URL of a running server; empty means the local store
-    #[arg(long, global = true, value_name = "URL", env = EnvVars::SANDBOXER_SERVER)]
+    #[arg(long, global = true, value_name = "URL", env = EnvVars::SANDBOXER_SERVER, hide_env_values = true)]
     pub(crate) server: Option<String>,
 
     /// File with the API key for the server; otherwise SANDBOXER_API_KEY
@@ -64,7 +65,7 @@ pub(crate) struct Globals {
     pub(crate) profiles: Vec<PathBuf>,
 
     /// Where state is kept
-    #[arg(long, global = true, value_name = "DIR", env = EnvVars::SANDBOXER_HOME)]
+    #[arg(long, global = true, value_name = "DIR", env = EnvVars::SANDBOXER_HOME, hide_env_values = true)]
     pub(crate) home: Option<PathBuf>,
 
     /// Say less: no notes, no warnings, no progress

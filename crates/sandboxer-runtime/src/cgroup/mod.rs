@@ -29,7 +29,7 @@ pub(crate) struct Cgroup {
 pub(crate) enum Entry {
     /// By the clone itself.
     V2(OwnedFd),
-    /// By writing to each of these. `0` to `tasks` moves the writer alone and takes no global lock.
+    /// By writing to each of these `tasks` files.
     V1(Vec<OwnedFd>),
     None,
 }
@@ -49,6 +49,11 @@ impl Cgroup {
             version: hierarchy.version,
             places: places.map(|(controller, parent)| (controller.clone(), parent.join(&name))).collect(),
         }
+    }
+
+    /// On v2 a process is born into its cgroup; on v1 it joins, so its cgroups can be made meanwhile.
+    pub(crate) fn is_joined_late(&self) -> bool {
+        self.version == CgroupVersion::V1
     }
 
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
@@ -106,7 +111,10 @@ impl Cgroup {
                 &format!("{mb} MiB"),
             );
         }
-        if let Some(pids) = limits.pids {
+        // Without a cgroup init limits it by user and says so.
+        if let Some(pids) = limits.pids
+            && self.version != CgroupVersion::None
+        {
             let set = self.write("pids", "pids.max", &pids.to_string());
             self.report(report, Control::PidsLimit, "pids", set, &format!("{pids} processes"));
         }

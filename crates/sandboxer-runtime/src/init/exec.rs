@@ -179,9 +179,8 @@ fn monitor(number: u64, prepared: &Prepared, records: &OwnedFd) -> ! {
         let _ = rustix::io::write(records, &Record { number, kind, value }.encode());
     };
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let command = match process::fork() {
-        Ok(Forked::Child) => run_command(prepared),
-        Ok(Forked::Parent(command)) => command,
+    let command = match fork_command(prepared) {
+        Ok(command) => command,
         Err(error) => {
             let message = format!("sandboxer: {}\n", fork_failed(&error));
             let _ = rustix::io::write(&prepared.streams[2], message.as_bytes());
@@ -214,6 +213,17 @@ fn monitor(number: u64, prepared: &Prepared, records: &OwnedFd) -> ! {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => process::leave(1),
         }
+    }
+}
+
+/// A program replaces the memory at once, so it need not be copied; a file operation goes on using it.
+fn fork_command(prepared: &Prepared) -> std::io::Result<Pid> {
+    if matches!(prepared.action, Action::Command { .. }) {
+        return process::fork_sharing(|| run_command(prepared));
+    }
+    match process::fork()? {
+        Forked::Child => run_command(prepared),
+        Forked::Parent(command) => Ok(command),
     }
 }
 

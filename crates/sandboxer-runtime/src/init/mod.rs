@@ -28,6 +28,8 @@ struct Running {
     /// The terminal's master, until it is handed over.
     terminal: Option<OwnedFd>,
     ended: bool,
+    /// A signal that came before there was a command to take it.
+    pending: Option<(i32, bool)>,
 }
 
 struct Init<'a> {
@@ -137,6 +139,7 @@ impl<'a> Init<'a> {
             match message {
                 ToInit::Exec { number, request } => self.start(number, &request, frame.fds)?,
                 ToInit::Signal { number, signal, whole_tree } => self.signal(number, signal, whole_tree),
+                ToInit::Join => {}
                 ToInit::Ping { number } => self.tell(&FromInit::Pong { number }, Vec::new())?,
             }
         }
@@ -151,7 +154,7 @@ impl<'a> Init<'a> {
         let prepared = exec::prepare(request, fds, self.spec, self.mapped);
         let started = prepared.and_then(|prepared| {
             let monitor = exec::spawn(number, &prepared, &self.record_writer)?;
-            Ok(Running { monitor, command: None, terminal: prepared.terminal, ended: false })
+            Ok(Running { monitor, command: None, terminal: prepared.terminal, ended: false, pending: None })
         });
         match started {
             Ok(running) => {
@@ -163,14 +166,13 @@ impl<'a> Init<'a> {
     }
 
     fn signal(&mut self, number: u64, signal: i32, whole_tree: bool) {
-        let Some(running) = self.execs.get(&number) else { return };
-        if running.ended {
-            return;
-        }
-        if whole_tree {
-            kill::tree(running.monitor.as_raw_nonzero().get(), running.command, signal);
-        } else if let Some(command) = running.command {
-            kill::one(command, signal);
+        let Some(running) = self.execs.get_mut(&number) else { return };
+        let monitor = running.monitor.as_raw_nonzero().get();
+        match running.command {
+            _ if running.ended => {}
+            None => running.pending = Some((signal, whole_tree)),
+            Some(command) if whole_tree => kill::tree(monitor, Some(command), signal),
+            Some(command) => kill::one(command, signal),
         }
     }
 
@@ -196,6 +198,9 @@ impl<'a> Init<'a> {
             RecordKind::Started => {
                 running.command = Some(record.value);
                 let terminal = running.terminal.take().into_iter().collect();
+                if let Some((signal, whole_tree)) = running.pending.take() {
+                    self.signal(number, signal, whole_tree);
+                }
                 self.tell(&FromInit::Started { number, pid: record.value }, terminal)
             }
             RecordKind::Exited => {

@@ -1,6 +1,5 @@
 //! How init sets the sandbox up: an ordered script, one step a line.
 
-use crate::cgroup::Entry;
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::fault;
 use crate::isolation::base::Base;
@@ -21,10 +20,12 @@ const MAX_OPEN_FILES: u64 = 65_536;
 pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a SandboxSpec,
     pub(crate) base: &'a Base,
-    pub(crate) layer: &'a Path,
+    /// The sandbox's directory.
+    pub(crate) dir: &'a Path,
     /// Whether a range of ids is mapped; else the caller's own id is all there is.
     pub(crate) mapped: bool,
-    pub(crate) entry: &'a Entry,
+    /// Whether the cgroups come over the channel.
+    pub(crate) joins_cgroups: bool,
     pub(crate) mounts: &'a [Prepared],
     pub(crate) overrides: ProbeOverrides,
     pub(crate) filters: Option<&'a Filters>,
@@ -36,20 +37,16 @@ pub(super) fn run(plan: &Plan<'_>, channel: &mut Conn) -> Result<Enforced> {
     let mut report = Enforced::default();
     let _ = rustix::thread::set_name(super::NAME);
     die_with_supervisor()?;
-    join_cgroups(plan.entry)?;
-    own_cgroup_view(plan, &mut report)?;
-    let overlays = rootfs::open_layers(plan.base, plan.spec)?;
+    let layers = rootfs::open_layers(plan.base, plan.spec)?;
     wait_for_maps(channel)?;
-    // Only now: the layer belongs to an id that was nobody inside before, and its parents to one that is nobody after.
-    rustix::process::chdir(plan.layer).at("layers", "cannot enter the writable layer")?;
+    rustix::process::chdir(plan.dir).at("layers", "cannot enter the sandbox's directory")?;
     fault::point("runtime.init.before_mounts");
     if plan.mapped {
         privileges::become_user(0, 0, true)?;
     }
     rootfs::make_private()?;
-    for overlay in &overlays {
-        rootfs::mount_overlay(overlay)?;
-    }
+    rootfs::mount_overlay(&layers)?;
+    rootfs::bind_system(plan.base)?;
     fault::point("runtime.init.after_overlay");
     rootfs::mount_proc()?;
     rootfs::mount_devices()?;
@@ -58,13 +55,15 @@ pub(super) fn run(plan: &Plan<'_>, channel: &mut Conn) -> Result<Enforced> {
         usermounts::attach(mount)?;
     }
     rootfs::pivot()?;
-    drop(overlays);
+    drop(layers);
     fault::point("runtime.init.after_pivot");
     report.push(
         Control::RootFilesystem,
         Outcome::Enforced,
         "overlay, pivot_root, private /proc, minimal /dev",
     );
+    join_cgroups(plan, channel)?;
+    own_cgroup_view(plan, &mut report)?;
     name_host(plan, &mut report)?;
     loopback(plan, &mut report)?;
     limit_resources(plan, &mut report)?;
@@ -85,11 +84,16 @@ fn die_with_supervisor() -> Result<()> {
         .at("pdeathsig", "cannot follow the supervisor")
 }
 
-fn join_cgroups(entry: &Entry) -> Result<()> {
-    if let Entry::V1(tasks) = entry {
-        for task in tasks {
-            rustix::io::write(task, b"0").at("cgroup", "cannot join a cgroup")?;
-        }
+/// On v1 the supervisor makes the cgroups while the mounts are made, and hands them over here. Writing
+/// `0` to `tasks` moves the writer alone and, unlike a process id, takes no lock of the whole system.
+fn join_cgroups(plan: &Plan<'_>, channel: &mut Conn) -> Result<()> {
+    if !plan.joins_cgroups {
+        return Ok(());
+    }
+    let gone = || RuntimeError::new(ErrorKind::Protocol, "cgroup", "the supervisor has gone");
+    let frame = channel.receive_blocking(-1).at("cgroup", "cannot wait for the cgroups")?.ok_or_else(gone)?;
+    for tasks in frame.fds {
+        rustix::io::write(tasks, b"0").at("cgroup", "cannot join a cgroup")?;
     }
     Ok(())
 }

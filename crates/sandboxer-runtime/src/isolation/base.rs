@@ -142,24 +142,20 @@ const LINKS: &[(&str, &str)] = &[
 /// Directories that are links into `/usr` on most hosts, and trees of their own on the others.
 const SYSTEM: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
-/// One overlay of the image: its place, the name of its part of a layer, and what lies below.
-#[derive(Debug, Clone)]
-pub(crate) struct Overlay {
-    pub(crate) target: String,
-    pub(crate) name: String,
-    pub(crate) lower: PathBuf,
-}
-
 /// The image `host`, ready to be mounted.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
-    pub(crate) overlays: Vec<Overlay>,
+    /// The lowest layer of the sandbox's root.
+    pub(crate) skeleton: PathBuf,
+    /// Directories of the host's root that are shown as they are, read-only. They belong to the host's
+    /// root, who is nobody inside, so a writable layer over them could not be written anyway.
+    pub(crate) system: Vec<&'static str>,
 }
 
 impl Base {
     /// Whether the skeleton is still there; somebody may have cleaned the state directory.
     pub(crate) fn is_complete(&self) -> bool {
-        self.overlays.first().is_some_and(|root| root.lower.is_dir())
+        self.skeleton.is_dir()
     }
 }
 
@@ -170,16 +166,12 @@ pub(crate) fn prepare(dirs: &RuntimeDirs, mapped: bool) -> Result<Base> {
         build_and_publish(dirs, &skeleton, mapped)
             .at("base", format!("cannot build the base layer in {}", dirs.base().display()))?;
     }
-    let mut overlays = vec![Overlay { target: String::new(), name: "root".into(), lower: skeleton }];
-    let mut add = |name: &str| {
-        let lower = PathBuf::from("/").join(name);
-        if lower.is_dir() && !lower.is_symlink() {
-            overlays.push(Overlay { target: format!("/{name}"), name: name.to_owned(), lower });
-        }
+    let is_tree = |name: &&str| {
+        let path = Path::new("/").join(name);
+        path.is_dir() && !path.is_symlink()
     };
-    add("usr");
-    SYSTEM.iter().for_each(|name| add(name));
-    Ok(Base { overlays })
+    let system = std::iter::once("usr").chain(SYSTEM.iter().copied()).filter(is_tree).collect();
+    Ok(Base { skeleton, system })
 }
 
 /// Changes whenever something changes that the skeleton is made from.

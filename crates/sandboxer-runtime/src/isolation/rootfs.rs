@@ -1,61 +1,36 @@
 //! The sandbox's file tree. Runs inside its user and mount namespace; the working directory is the
-//! sandbox's `layer/`, and the tree grows at `layer/mnt` until `pivot_root` makes it the root.
+//! sandbox's own, and the tree grows over `layer/` until `pivot_root` makes it the root.
 
 use super::base::Base;
+use crate::dirs::{LAYER, WORK};
 use crate::error::{AtStep as _, Result, RuntimeError};
 use crate::spec::SandboxSpec;
-use rustix::fs::{Mode, OFlags, open};
+use crate::sys;
+use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use std::ffi::CString;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::Path;
 
-/// Where the new root is built, below `layer/`.
-const NEW_ROOT: &str = "mnt";
+/// The new root is mounted over its own writable layer.
+const NEW_ROOT: &str = LAYER;
 /// The devices a program may expect; each is the host's own.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEFAULT_TMP_MB: u64 = 512;
 const RUN_MB: u64 = 64;
 const SHM_MB: u64 = 64;
 
-/// One overlay: where it goes and what lies below its writable part, opened.
-pub(crate) struct OpenOverlay {
-    target: String,
-    name: String,
-    lowers: Vec<OwnedFd>,
-}
-
-/// Names of the directories a writable layer needs, made by the supervisor.
-pub(crate) fn layer_directories(base: &Base) -> Vec<String> {
-    let mut names = vec![NEW_ROOT.to_owned()];
-    for overlay in &base.overlays {
-        let name = &overlay.name;
-        names.extend([name.clone(), format!("{name}/upper"), format!("{name}/work")]);
-    }
-    names
-}
-
-/// Opens the layers while this process is still who it was outside and can reach them.
-pub(crate) fn open_layers(base: &Base, spec: &SandboxSpec) -> Result<Vec<OpenOverlay>> {
-    let open_dir = |path: &Path| {
+/// Opens what lies below the writable layer, topmost first, while this process is still who it was
+/// outside and can reach it.
+pub(crate) fn open_layers(base: &Base, spec: &SandboxSpec) -> Result<Vec<OwnedFd>> {
+    let layers = spec.layers.iter().chain([&base.skeleton]);
+    let opened = layers.map(|path| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         open(path, flags, Mode::empty()).at("layers", format!("cannot open the layer {}", path.display()))
-    };
-    let mut overlays = Vec::with_capacity(base.overlays.len());
-    for overlay in &base.overlays {
-        let mut lowers = Vec::with_capacity(spec.layers.len() + 1);
-        for layer in &spec.layers {
-            let upper = layer.join(&overlay.name).join("upper");
-            if upper.is_dir() {
-                lowers.push(open_dir(&upper)?);
-            }
-        }
-        lowers.push(open_dir(&overlay.lower)?);
-        overlays.push(OpenOverlay { target: overlay.target.clone(), name: overlay.name.clone(), lowers });
-    }
-    Ok(overlays)
+    });
+    opened.collect()
 }
 
 /// Nothing mounted here may appear on the host, nor the other way round.
@@ -64,22 +39,31 @@ pub(crate) fn make_private() -> Result<()> {
         .at("mount_private", "cannot detach the mounts from the host's")
 }
 
-/// Mounts one overlay. `volatile` because a sandbox does not outlive its host's crash, and because
-/// without it every teardown would wait until the whole disk is written.
-pub(crate) fn mount_overlay(overlay: &OpenOverlay) -> Result<()> {
-    let lowers: Vec<String> =
-        overlay.lowers.iter().map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd())).collect();
-    let name = &overlay.name;
-    let options =
-        format!("lowerdir={},upperdir={name}/upper,workdir={name}/work,userxattr,volatile", lowers.join(":"));
-    let options =
-        CString::new(options).map_err(|_| RuntimeError::invalid("a layer's name contains a NUL byte"))?;
-    let target = format!("{NEW_ROOT}{}", overlay.target);
-    mount("overlay", target, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
-        .at("overlay", format!("cannot mount the overlay of {}", overlay.target))
+/// Mounts the root over its own writable layer. `volatile` because a sandbox does not outlive its host's
+/// crash, and because without it every teardown would wait until the whole disk is written.
+pub(crate) fn mount_overlay(lowers: &[OwnedFd]) -> Result<()> {
+    let lowers: Vec<String> = lowers.iter().map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd())).collect();
+    let options = format!("lowerdir={},upperdir={LAYER},workdir={WORK},userxattr,volatile", lowers.join(":"));
+    let options = CString::new(options).map_err(|_| RuntimeError::invalid("overlay options"))?;
+    mount("overlay", NEW_ROOT, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+        .at("overlay", "cannot mount the root")
         .map_err(|e| {
             e.with_hint("the kernel needs overlay mounts in user namespaces with `userxattr` (Linux 5.11)")
         })
+}
+
+/// Shows the host's system directories, read-only.
+pub(crate) fn bind_system(base: &Base) -> Result<()> {
+    for name in &base.system {
+        let fail = format!("cannot show /{name}");
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, format!("/{name}"), flags).at("system", &fail)?;
+        sys::mount::set_attributes(&tree, true, None).at("system", &fail)?;
+        move_mount(&tree, "", CWD, in_root(name), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .at("system", &fail)?;
+    }
+    Ok(())
 }
 
 /// A private `/proc`, mounted while the host's is still visible: the kernel demands that.

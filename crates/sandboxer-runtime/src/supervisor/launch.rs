@@ -9,7 +9,6 @@ use crate::fault;
 use crate::identity::{DEFAULT_UID, HOST_ID_BASE, HOST_ID_COUNT};
 use crate::init;
 use crate::isolation::base::Base;
-use crate::isolation::rootfs;
 use crate::isolation::usermounts::{self, Prepared as PreparedMount};
 use crate::launcher::Prepared;
 use crate::mounts::{self, Blocklist};
@@ -17,8 +16,8 @@ use crate::probe::{CgroupVersion, ProbeOverrides};
 use crate::report::{CleanupReport, Control, Enforced, Outcome};
 use crate::spec::{SandboxSpec, unix_ms};
 use crate::sys;
-use crate::wire::{Conn, FromInit, LaunchRequest, LaunchedReply, MAX_INIT_FRAME, Reply, pair};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, statat};
+use crate::wire::{Conn, FromInit, LaunchRequest, LaunchedReply, MAX_INIT_FRAME, Reply, ToInit, pair};
+use rustix::fs::{AtFlags, Mode, OFlags, chownat, fstat, mkdirat, openat, statat};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 
@@ -85,10 +84,10 @@ fn build(
 ) -> Result<()> {
     write_record(sandbox)?;
     fault::point("runtime.launch.after_spec");
-    sandbox.cgroup.create()?;
-    sandbox.cgroup.limit(&sandbox.spec.limits, &mut sandbox.enforced);
-    fault::point("runtime.launch.after_cgroups");
-    make_layer(sandbox, base)?;
+    if !sandbox.cgroup.is_joined_late() {
+        make_cgroups(sandbox)?;
+    }
+    make_layer(sandbox)?;
     fault::point("runtime.launch.after_layer");
     let idmap = !overrides.no_idmapped_mounts;
     let mounts = usermounts::prepare(&sandbox.spec.mounts, sources, sandbox.mapped, idmap)?;
@@ -98,6 +97,10 @@ fn build(
     map_ids(sandbox)?;
     fault::point("runtime.launch.after_maps");
     // Init is busy with its mounts meanwhile.
+    if sandbox.cgroup.is_joined_late() {
+        make_cgroups(sandbox)?;
+        hand_over_cgroups(sandbox)?;
+    }
     sandbox.listener = Some(bind_socket(&sandbox.dir)?);
     fault::point("runtime.launch.after_socket");
     await_init(sandbox)?;
@@ -139,15 +142,38 @@ fn check_waivers(spec: &SandboxSpec, overrides: ProbeOverrides) -> Result<()> {
     Ok(())
 }
 
+/// Only its owner gets as far as this directory. Inside, init reaches its layer through it as another user.
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o711);
+
+fn make_private_directory(path: &std::path::Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    spread(path);
+    Ok(())
+}
+
+/// Asks ext4 to put each sandbox into another part of the disk. In the same part, and without a journal, it
+/// looks at every inode freed within the last minute before it takes one, which is most of a launch's time
+/// on a busy host. Other file systems refuse, and need it not.
+fn spread(path: &std::path::Path) {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if let Ok(dir) = rustix::fs::open(path, flags, Mode::empty())
+        && let Ok(flags) = ioctl_getflags(&dir)
+    {
+        let _ = ioctl_setflags(&dir, flags | IFlags::TOPDIR);
+    }
+}
+
 /// Makes and locks the sandbox's directory. The lock says who is alive: what can be locked is dead and swept.
 fn claim_directory(dirs: &dirs::RuntimeDirs, id: &str) -> Result<Option<(OwnedFd, OwnedFd)>> {
     let path = dirs.sandbox(id);
     let fail = format!("cannot make the directory of sandbox `{id}`");
     for _ in 0..16 {
-        let made = match rustix::fs::mkdir(&path, Mode::RWXU) {
+        let made = match rustix::fs::mkdir(&path, DIRECTORY_MODE) {
             Err(rustix::io::Errno::NOENT) => {
-                std::fs::create_dir_all(dirs.sandboxes()).at("directory", &fail)?;
-                rustix::fs::mkdir(&path, Mode::RWXU)
+                make_private_directory(&dirs.sandboxes()).at("directory", &fail)?;
+                rustix::fs::mkdir(&path, DIRECTORY_MODE)
             }
             made => made,
         };
@@ -204,41 +230,46 @@ fn is_in_place(path: &std::path::Path, dir: &OwnedFd, lock: &OwnedFd) -> bool {
         && same(statat(dir, dirs::LOCK, AtFlags::SYMLINK_NOFOLLOW), fstat(lock))
 }
 
-/// Whether only the lock is there.
+/// Whether only a lock is there in which nothing is written.
 fn is_empty(dir: &OwnedFd) -> bool {
-    statat(dir, dirs::SPEC, AtFlags::SYMLINK_NOFOLLOW).is_err()
+    statat(dir, dirs::LOCK, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|lock| lock.st_size == 0)
         && statat(dir, dirs::LAYER, AtFlags::SYMLINK_NOFOLLOW).is_err()
 }
 
 /// Written before anything exists outside the directory, so that a crash leaves nothing unknown.
 fn write_record(sandbox: &Sandbox) -> Result<()> {
     let record = Record { spec: sandbox.spec.clone(), cgroups: sandbox.cgroup.paths() };
-    let text = serde_json::to_vec(&record).map_err(|e| RuntimeError::invalid(e.to_string()))?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let fd = openat(&sandbox.dir, dirs::SPEC, flags, Mode::RUSR | Mode::WUSR)
-        .at("record", "cannot write the record")?;
-    std::io::Write::write_all(&mut std::fs::File::from(fd), &text).at("record", "cannot write the record")
+    dirs::append_to_lock(&sandbox.lock, &record).at("record", "cannot write the record")
 }
 
-/// The writable layer. As root it belongs to the ids inside, which is quickest by making it as them.
-fn make_layer(sandbox: &Sandbox, base: &Base) -> Result<()> {
+fn make_cgroups(sandbox: &mut Sandbox) -> Result<()> {
+    sandbox.cgroup.create()?;
+    sandbox.cgroup.limit(&sandbox.spec.limits, &mut sandbox.enforced);
+    fault::point("runtime.launch.after_cgroups");
+    Ok(())
+}
+
+fn hand_over_cgroups(sandbox: &mut Sandbox) -> Result<()> {
+    let Entry::V1(tasks) = sandbox.cgroup.entry()? else { return Ok(()) };
+    if let Some(init) = &mut sandbox.init {
+        // If init has failed already, what it has to say about it is read next.
+        let _ = init.channel.send_blocking(&ToInit::Join, tasks, SETUP_LIMIT_MS);
+    }
+    Ok(())
+}
+
+/// The writable layer; as root it belongs to the ids inside.
+fn make_layer(sandbox: &Sandbox) -> Result<()> {
+    use rustix::process::{Gid, Uid};
     let fail = "cannot make the writable layer";
-    mkdirat(&sandbox.dir, dirs::LAYER, Mode::RWXU).at("layer", fail)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let layer = openat(&sandbox.dir, dirs::LAYER, flags, Mode::empty()).at("layer", fail)?;
-    if sandbox.mapped {
-        use rustix::process::{Gid, Uid};
-        let owner = (Uid::from_raw(HOST_ID_BASE), Gid::from_raw(HOST_ID_BASE));
-        rustix::fs::fchown(&layer, Some(owner.0), Some(owner.1)).at("layer", fail)?;
-        sys::process::set_fs_ids(HOST_ID_BASE, HOST_ID_BASE);
+    for name in [dirs::LAYER, dirs::WORK] {
+        mkdirat(&sandbox.dir, name, Mode::from_raw_mode(0o755)).at("layer", fail)?;
+        if sandbox.mapped {
+            let (uid, gid) = (Uid::from_raw(HOST_ID_BASE), Gid::from_raw(HOST_ID_BASE));
+            chownat(&sandbox.dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).at("layer", fail)?;
+        }
     }
-    let mode = Mode::from_raw_mode(0o755);
-    let made =
-        rootfs::layer_directories(base).iter().try_for_each(|name| mkdirat(&layer, name.as_str(), mode));
-    if sandbox.mapped {
-        sys::process::set_fs_ids(0, 0);
-    }
-    made.at("layer", fail)
+    Ok(())
 }
 
 fn report_mounts(mounts: &[PreparedMount], report: &mut Enforced) {
@@ -266,7 +297,7 @@ fn start_init(
     mounts: &[PreparedMount],
 ) -> Result<()> {
     let (ours, theirs) = pair().at("channel", "cannot make the channel to init")?;
-    let entry = sandbox.cgroup.entry()?;
+    let entry = if sandbox.cgroup.is_joined_late() { Entry::None } else { sandbox.cgroup.entry()? };
     let into = match &entry {
         Entry::V2(cgroup) => Some(std::os::fd::AsFd::as_fd(cgroup)),
         Entry::V1(_) | Entry::None => None,
@@ -276,7 +307,7 @@ fn start_init(
         (Err(error), false) if !sandbox.spec.allow_degraded => return Err(error.clone()),
         _ => None,
     };
-    let layer = sandbox.dirs.sandbox(&sandbox.spec.id).join(dirs::LAYER);
+    let dir = sandbox.dirs.sandbox(&sandbox.spec.id);
     match sys::process::clone_into(namespaces(overrides), into).map_err(|error| clone_failed(&error))? {
         Some((pid, pidfd)) => {
             sandbox.init = Some(Init { pid, pidfd, channel: Conn::new(ours, MAX_INIT_FRAME) });
@@ -292,9 +323,9 @@ fn start_init(
             let plan = init::setup::Plan {
                 spec: &sandbox.spec,
                 base,
-                layer: &layer,
+                dir: &dir,
                 mapped: sandbox.mapped,
-                entry: &entry,
+                joins_cgroups: sandbox.cgroup.is_joined_late(),
                 mounts,
                 overrides,
                 filters,
@@ -420,9 +451,7 @@ pub(super) fn write_holder(sandbox: &Sandbox) {
         init,
         init_start: sys::process::start_time(init).unwrap_or(0),
     };
-    if let Ok(text) = serde_json::to_vec(&holder) {
-        let _ = rustix::io::pwrite(&sandbox.lock, &text, 0);
-    }
+    let _ = dirs::append_to_lock(&sandbox.lock, &holder);
 }
 
 pub(super) fn launched(sandbox: &Sandbox) -> Reply {

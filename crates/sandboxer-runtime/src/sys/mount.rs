@@ -32,7 +32,9 @@ pub(crate) fn set_attributes(mount: &OwnedFd, read_only: bool, userns: Option<&O
         attr.set |= MOUNT_ATTR_IDMAP;
         attr.userns = userns.as_raw_fd() as u64;
     }
-    let flags = libc::AT_EMPTY_PATH;
+    const AT_RECURSIVE: libc::c_int = 0x8000;
+    // Owners are mapped on one mount; everything else must hold for what is mounted below as well.
+    let flags = libc::AT_EMPTY_PATH | if userns.is_some() { 0 } else { AT_RECURSIVE };
     // SAFETY: the path is an empty C string and the structure is read during the call only.
     let result = unsafe {
         libc::syscall(

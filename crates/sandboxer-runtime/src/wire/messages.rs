@@ -113,9 +113,20 @@ pub(crate) struct LaunchedReply {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToInit {
-    Exec { number: u64, request: Box<ExecRequest> },
-    Signal { number: u64, signal: i32, whole_tree: bool },
-    Ping { number: u64 },
+    /// During the setup: the descriptors that come along are the `tasks` files of its cgroups.
+    Join,
+    Exec {
+        number: u64,
+        request: Box<ExecRequest>,
+    },
+    Signal {
+        number: u64,
+        signal: i32,
+        whole_tree: bool,
+    },
+    Ping {
+        number: u64,
+    },
 }
 
 /// Init → supervisor.
