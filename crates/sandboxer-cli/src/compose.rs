@@ -107,6 +107,20 @@ pub(crate) enum Role {
     Server,
 }
 
+/// How many sandboxes a server makes in advance.
+fn warm_size() -> Result<usize> {
+    const DEFAULT: usize = 4;
+    const MOST: usize = 64;
+    let Some(text) = variable(EnvVars::SANDBOXER_WARM)? else { return Ok(DEFAULT) };
+    text.parse().ok().filter(|size| *size <= MOST).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("`{}` is not a size of the warm pool", sandboxer_core::suggest::printable(&text)),
+        )
+        .with_hint(format!("SANDBOXER_WARM is a number from 0 to {MOST}"))
+    })
+}
+
 /// An engine on the local store.
 pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     make_home(&settings.home)?;
@@ -114,6 +128,9 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     let mut native = NativeConfig::new(&settings.home);
     if let Some(features) = variable(EnvVars::SANDBOXER_PROBE_OFF)? {
         native = native.without(&features)?;
+    }
+    if role == Role::Server {
+        native.warm = warm_size()?;
     }
     sandboxer_ext_native::register(&mut registry, native);
 

@@ -52,7 +52,7 @@ fn processes(home: &Path) -> Vec<String> {
 }
 
 fn folders(home: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(home.join("native/sandboxes")).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(home.join("sandboxes")).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 

@@ -31,6 +31,8 @@ env_vars! {
     SANDBOXER_LOG;
     /// `text` or `json`: the form of log lines.
     SANDBOXER_LOG_FORMAT;
+    /// How many native sandboxes a server makes in advance, 0 to 64; 4 unless it is set.
+    SANDBOXER_WARM;
     /// Comma-separated kernel features to treat as absent, such as `landlock`; for trying out an older kernel.
     SANDBOXER_PROBE_OFF;
 }

@@ -33,14 +33,20 @@ pub struct Created {
 
 impl Engine {
     /// If the caller goes away, the create is cancelled, which cleans up.
-    pub async fn create(&self, caller: &Caller, request: CreateRequest, options: CreateOptions) -> Result<Created> {
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        request: CreateRequest,
+        options: CreateOptions,
+    ) -> Result<Created> {
         caller.require(Action::UseSandboxes)?;
         let plan = self.plan(&request)?;
         plan.offer()?;
         // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
         let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());
         let guard = cancel.drop_guard();
-        let task = tokio::spawn(async move { engine.create_planned(&caller, &request, &plan, &options).await });
+        let task =
+            tokio::spawn(async move { engine.create_planned(&caller, &request, &plan, &options).await });
         let created = task.await.map_err(internal)?;
         let _ = guard.disarm();
         created
@@ -102,7 +108,10 @@ impl Engine {
         });
         let steps = vec![
             Step { to: State::Requested, event: NewEvent::transition(State::Requested, now, about) },
-            Step { to: State::Provisioning, event: NewEvent::transition(State::Provisioning, now, json!({})) },
+            Step {
+                to: State::Provisioning,
+                event: NewEvent::transition(State::Provisioning, now, json!({})),
+            },
         ];
         let idempotency = match &options.idempotency_key {
             None => None,
@@ -115,7 +124,12 @@ impl Engine {
         Ok(Insert { record, steps, lease: self.lease(), idempotency })
     }
 
-    async fn new_record(&self, caller: &Caller, request: &CreateRequest, plan: &Plan) -> Result<SandboxRecord> {
+    async fn new_record(
+        &self,
+        caller: &Caller,
+        request: &CreateRequest,
+        plan: &Plan,
+    ) -> Result<SandboxRecord> {
         let offer = plan.offer()?;
         let (sandbox_id, now) = (SandboxId::generate(), self.now());
         let config_hash = plan.spec.config_hash()?;
@@ -152,7 +166,13 @@ impl Engine {
             route: plan.route.clone(),
             links: Links::of(sandbox_id),
         };
-        Ok(SandboxRecord { sandbox, spec: plan.spec.clone(), handle: None, reuse_key, owner_key: caller.key_text() })
+        Ok(SandboxRecord {
+            sandbox,
+            spec: plan.spec.clone(),
+            handle: None,
+            reuse_key,
+            owner_key: caller.key_text(),
+        })
     }
 
     /// The living sandbox of the same scope that is configured differently, so that the caller learns why it got another.

@@ -62,7 +62,9 @@ impl Engine {
                     fault::point("engine.destroy.after_intent");
                     return self.tear_down(marked).await;
                 }
-                Err(error) if error.kind() == ErrorKind::Conflict => stored = self.reload(stored.record.id()).await?,
+                Err(error) if error.kind() == ErrorKind::Conflict => {
+                    stored = self.reload(stored.record.id()).await?
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -81,13 +83,18 @@ impl Engine {
         let mut record = stored.record.clone();
         let mut steps = Vec::new();
         let state = record.state();
-        if let Some(through) = ending.through.filter(|through| state.can_become(*through) && state != State::Destroying) {
+        if let Some(through) =
+            ending.through.filter(|through| state.can_become(*through) && state != State::Destroying)
+        {
             let data = json!({ "reason": ending.reason, "failure": ending.failure });
             steps.push(Step { to: through, event: NewEvent::transition(through, now, data) });
         }
         if state != State::Destroying {
             let data = json!({ "reason": ending.reason });
-            steps.push(Step { to: State::Destroying, event: NewEvent::transition(State::Destroying, now, data) });
+            steps.push(Step {
+                to: State::Destroying,
+                event: NewEvent::transition(State::Destroying, now, data),
+            });
         }
         record.sandbox.state = State::Destroying;
         // The first reason and failure stay: a retry of the cleanup is not why the sandbox ended.
@@ -114,18 +121,24 @@ impl Engine {
             extension.teardown(&tag, stored.record.handle.as_ref()).await
         };
         let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, format!("the backend did not finish the teardown within {timeout}")))
+            Err(Error::new(
+                ErrorKind::Timeout,
+                format!("the backend did not finish the teardown within {timeout}"),
+            ))
         });
         fault::point("engine.destroy.after_teardown");
         match report {
             Ok(report) if report.is_clean() => self.record_destroyed(stored, report).await,
             Ok(report) => {
-                let left: Vec<String> = report.left.iter().map(|l| format!("{} ({})", l.what, l.reason)).collect();
-                let error = Error::new(ErrorKind::CleanupFailed, format!("the teardown left {}", left.join(", ")));
+                let left: Vec<String> =
+                    report.left.iter().map(|l| format!("{} ({})", l.what, l.reason)).collect();
+                let error =
+                    Error::new(ErrorKind::CleanupFailed, format!("the teardown left {}", left.join(", ")));
                 Err(self.record_cleanup_failed(stored, Some(report), error).await)
             }
             Err(error) => {
-                let error = Error::new(ErrorKind::CleanupFailed, "the backend did not take the sandbox down").with_source(error);
+                let error = Error::new(ErrorKind::CleanupFailed, "the backend did not take the sandbox down")
+                    .with_source(error);
                 Err(self.record_cleanup_failed(stored, None, error).await)
             }
         }
@@ -153,21 +166,27 @@ impl Engine {
         fault::point("engine.destroy.after_destroyed");
         match destroyed {
             // The lease ran out and somebody else finished: the answer is theirs.
-            Err(error) if error.kind() == ErrorKind::Conflict => {
-                Some(self.reload(id).await?).filter(|other| other.record.state() == State::Destroyed).ok_or(error)
-            }
+            Err(error) if error.kind() == ErrorKind::Conflict => Some(self.reload(id).await?)
+                .filter(|other| other.record.state() == State::Destroyed)
+                .ok_or(error),
             other => other,
         }
     }
 
     /// Keeps a failed teardown visible. The error that is returned says what is left.
-    async fn record_cleanup_failed(&self, stored: Stored, report: Option<CleanupReport>, error: Error) -> Error {
+    async fn record_cleanup_failed(
+        &self,
+        stored: Stored,
+        report: Option<CleanupReport>,
+        error: Error,
+    ) -> Error {
         let now = self.now();
         let mut record = stored.record;
         record.sandbox.state = State::Failed;
         record.sandbox.cleanup = report;
         let failure = Failure::from(&error);
-        let data = json!({ "reason": "cleanup_failed", "failure": failure, "cleanup": record.sandbox.cleanup });
+        let data =
+            json!({ "reason": "cleanup_failed", "failure": failure, "cleanup": record.sandbox.cleanup });
         record.sandbox.failure = Some(failure);
         let event = NewEvent::transition(State::Failed, now, data);
         let update = Update {
@@ -180,13 +199,16 @@ impl Engine {
         if let Err(store_error) = self.inner.store.update(update).await {
             tracing::error!(error = ?store_error, "a failed teardown could not be recorded");
         }
-        error.with_hint("it stays listed as `failed` and is tried again; `sandboxer get` shows the cleanup report")
+        error.with_hint(
+            "it stays listed as `failed` and is tried again; `sandboxer get` shows the cleanup report",
+        )
     }
 
     /// Somebody holds the lease and may still live.
     pub(crate) fn is_being_worked_on(&self, stored: &Stored) -> bool {
-        stored.lease.as_ref().is_some_and(|lease| {
-            lease.until > self.now() && !crate::owner::Owner::is_gone(&lease.owner)
-        })
+        stored
+            .lease
+            .as_ref()
+            .is_some_and(|lease| lease.until > self.now() && !crate::owner::Owner::is_gone(&lease.owner))
     }
 }

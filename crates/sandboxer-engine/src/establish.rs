@@ -88,7 +88,12 @@ impl Engine {
         }
     }
 
-    async fn record_ready(&self, stored: Stored, handle: Handle, reachability: Reachability) -> Result<Sandbox> {
+    async fn record_ready(
+        &self,
+        stored: Stored,
+        handle: Handle,
+        reachability: Reachability,
+    ) -> Result<Sandbox> {
         let now = self.now();
         let mut record = stored.record.clone();
         record.sandbox.state = State::Ready;
@@ -164,11 +169,8 @@ async fn run_setup(extension: &Arc<dyn Extension>, handle: &Handle, command: &st
     };
     let mut session = extension.exec(handle, spec).await?;
     let mut stderr = session.stderr.take();
-    let (out, err, outcome) = tokio::join!(
-        tail(Some(&mut session.stdout)),
-        tail(stderr.as_mut()),
-        session.control.wait(),
-    );
+    let (out, err, outcome) =
+        tokio::join!(tail(Some(&mut session.stdout)), tail(stderr.as_mut()), session.control.wait(),);
     let outcome = outcome?;
     if outcome.exit_code == 0 {
         return Ok(());
@@ -176,7 +178,11 @@ async fn run_setup(extension: &Arc<dyn Extension>, handle: &Handle, command: &st
     let output = if err.trim().is_empty() { out } else { err };
     Err(Error::new(
         ErrorKind::SetupFailed,
-        format!("setup command `{}` exited with {}", sandboxer_core::suggest::printable(command), outcome.exit_code),
+        format!(
+            "setup command `{}` exited with {}",
+            sandboxer_core::suggest::printable(command),
+            outcome.exit_code
+        ),
     )
     .with_context("output", output.clone())
     .with_hint(if output.trim().is_empty() {

@@ -24,7 +24,8 @@ impl Engine {
     /// Starts a command that outlives the caller.
     pub async fn exec_background(&self, caller: &Caller, id: SandboxId, spec: ExecSpec) -> Result<ExecInfo> {
         let (stored, extension, handle) = self.usable_backend(caller, id).await?;
-        let (info, marked) = tokio::join!(extension.exec_background(&handle, spec), self.mark_active(&stored));
+        let (info, marked) =
+            tokio::join!(extension.exec_background(&handle, spec), self.mark_active(&stored));
         let info = self.or_settle(stored, info).await?;
         marked?;
         Ok(info)
@@ -56,7 +57,13 @@ impl Engine {
         extension.exec_logs(&handle, exec, stream, offset, wait).await
     }
 
-    pub async fn exec_stdin(&self, caller: &Caller, id: SandboxId, exec: ExecId, data: Option<Vec<u8>>) -> Result<()> {
+    pub async fn exec_stdin(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        exec: ExecId,
+        data: Option<Vec<u8>>,
+    ) -> Result<()> {
         let (_, extension, handle) = self.usable_backend(caller, id).await?;
         extension.exec_stdin(&handle, exec, data).await
     }

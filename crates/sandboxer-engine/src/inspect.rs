@@ -61,7 +61,8 @@ impl Engine {
     fn profile_view(&self, entry: &crate::catalog::Entry) -> ProfileView {
         let reference = entry.profile.reference();
         let request = CreateRequest { profile: Some(reference.clone()), ..CreateRequest::default() };
-        let reason = self.plan(&request).and_then(|plan| plan.offer().map(drop)).err().map(|error| error.to_string());
+        let reason =
+            self.plan(&request).and_then(|plan| plan.offer().map(drop)).err().map(|error| error.to_string());
         ProfileView {
             reference,
             origin: entry.origin.to_string(),

@@ -17,10 +17,19 @@ pub struct NewKey {
 }
 
 impl Engine {
-    pub async fn key_create(&self, caller: &Caller, name: &str, actor: Actor, expires_in: Option<Dur>) -> Result<NewKey> {
+    pub async fn key_create(
+        &self,
+        caller: &Caller,
+        name: &str,
+        actor: Actor,
+        expires_in: Option<Dur>,
+    ) -> Result<NewKey> {
         caller.require(Action::ManageKeys)?;
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-            return Err(Error::new(ErrorKind::InvalidInput, "a key's name has 1 to 128 printable characters"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a key's name has 1 to 128 printable characters",
+            ));
         }
         let secret = new_secret()?;
         let now = self.now();
@@ -81,7 +90,9 @@ fn new_secret() -> Result<String> {
     let mut filled = 0;
     while filled < bytes.len() {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|source| Error::new(ErrorKind::Internal, "the kernel gave no randomness").with_source(source))?;
+            .map_err(|source| {
+                Error::new(ErrorKind::Internal, "the kernel gave no randomness").with_source(source)
+            })?;
     }
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("{KEY_PREFIX}{text}"))

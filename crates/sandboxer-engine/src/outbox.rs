@@ -42,7 +42,11 @@ impl Engine {
         }
     }
 
-    fn drain_forever(&self, sink: Arc<dyn Sink>, cancel: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    fn drain_forever(
+        &self,
+        sink: Arc<dyn Sink>,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let engine = self.clone();
         async move {
             while !cancel.is_cancelled() {

@@ -29,7 +29,8 @@ impl Owner {
 /// Machine, boot and pid namespace: within one of these, pids mean the same.
 fn place() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
+    let namespace =
+        fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
     format!("{}/{namespace}", read("/proc/sys/kernel/random/boot_id"))
 }
 

@@ -35,10 +35,19 @@ impl Plan {
     /// The chosen offer, or the error that explains every refusal.
     pub fn offer(&self) -> Result<&Offer> {
         self.route.chosen().ok_or_else(|| {
-            let reasons: Vec<String> =
-                self.route.offers.iter().map(|offer| format!("{}: {}", offer.extension, offer.reason)).collect();
-            Error::new(ErrorKind::NoBackend, format!("no extension fits {} ({})", self.profile, reasons.join("; ")))
-                .with_hint("`sandboxer create --dry-run` shows the route, `sandboxer extensions list` what is there")
+            let reasons: Vec<String> = self
+                .route
+                .offers
+                .iter()
+                .map(|offer| format!("{}: {}", offer.extension, offer.reason))
+                .collect();
+            Error::new(
+                ErrorKind::NoBackend,
+                format!("no extension fits {} ({})", self.profile, reasons.join("; ")),
+            )
+            .with_hint(
+                "`sandboxer create --dry-run` shows the route, `sandboxer extensions list` what is there",
+            )
         })
     }
 }
@@ -50,7 +59,10 @@ impl Engine {
         let entry = self.inner.catalog.get(request.profile_name())?;
         let profile = &entry.profile;
         if request.from.is_some() {
-            return Err(Error::new(ErrorKind::Unsupported, "no extension here can start from a snapshot yet"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "no extension here can start from a snapshot yet",
+            ));
         }
         let spec = SandboxSpec::new(profile, request);
         let host = self.host_for(profile, request)?;
@@ -87,9 +99,15 @@ fn ttl_of(profile: &Profile, request: &CreateRequest) -> Result<Dur> {
     if ttl > profile.ttl.max {
         return Err(Error::new(
             ErrorKind::TtlAboveMax,
-            format!("a TTL of {ttl} is above the maximum of {}, which is {}", profile.reference(), profile.ttl.max),
+            format!(
+                "a TTL of {ttl} is above the maximum of {}, which is {}",
+                profile.reference(),
+                profile.ttl.max
+            ),
         )
-        .with_hint("ask for less, or use a profile of your own that `extends` this one with a higher `ttl.max`"));
+        .with_hint(
+            "ask for less, or use a profile of your own that `extends` this one with a higher `ttl.max`",
+        ));
     }
     Ok(ttl)
 }

@@ -148,7 +148,9 @@ impl ReconcileReport {
             return;
         }
         match (before, sandbox.reason.as_deref()) {
-            (State::Ready | State::Active | State::Paused, Some(reason::TTL | reason::IDLE)) => self.expired.push(id),
+            (State::Ready | State::Active | State::Paused, Some(reason::TTL | reason::IDLE)) => {
+                self.expired.push(id)
+            }
             (State::Ready | State::Active | State::Paused, _) => self.lost.push(id),
             _ => self.finished.push(id),
         }

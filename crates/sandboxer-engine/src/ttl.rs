@@ -56,7 +56,10 @@ impl Engine {
         }
         Err(Error::new(
             ErrorKind::TtlAboveMax,
-            format!("the sandbox would live longer than the maximum of {}, which is {max} from its creation", sandbox.profile),
+            format!(
+                "the sandbox would live longer than the maximum of {}, which is {max} from its creation",
+                sandbox.profile
+            ),
         )
         .with_hint("create a new one, or use a profile with a higher `ttl.max`"))
     }

@@ -24,7 +24,10 @@ async fn story(workshop: &Workshop, id: SandboxId) -> Vec<String> {
     for (index, placed) in events.iter().enumerate() {
         assert_eq!(placed.event.sequence, index as u64 + 1);
     }
-    events.iter().map(|placed| placed.event.kind.trim_start_matches("dev.sandboxer.sandbox.").to_owned()).collect()
+    events
+        .iter()
+        .map(|placed| placed.event.kind.trim_start_matches("dev.sandboxer.sandbox.").to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -35,7 +38,8 @@ async fn a_whole_life() {
     assert_eq!(sandbox.state, State::Ready);
     assert_eq!(sandbox.isolation.effective, Some(sandboxer_core::isolation::IsolationLevel::Container));
     let request = ExecRequest::new(sandboxer_core::exec::Command::Shell("true".into()));
-    let session = engine.exec(&me(), sandbox.sandbox_id, request.to_spec(ExecId::generate(), false).unwrap()).await;
+    let session =
+        engine.exec(&me(), sandbox.sandbox_id, request.to_spec(ExecId::generate(), false).unwrap()).await;
     assert_eq!(session.unwrap().control.wait().await.unwrap().exit_code, 0);
     assert_eq!(engine.get(&me(), sandbox.sandbox_id).await.unwrap().state, State::Active);
     let gone = engine.destroy(&me(), sandbox.sandbox_id).await.unwrap();
@@ -125,8 +129,9 @@ async fn a_caller_that_vanishes_cancels_its_create() {
     let workshop = Workshop::new().await.unwrap();
     workshop.extension.script(|script| script.provision_takes = Duration::from_secs(60));
     let engine = workshop.engine.clone();
-    let creating =
-        tokio::spawn(async move { engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await });
+    let creating = tokio::spawn(async move {
+        engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await
+    });
     tokio::time::sleep(Duration::from_millis(100)).await;
     creating.abort();
     let all = Filter { all: true, ..Filter::default() };
@@ -161,7 +166,9 @@ async fn creates_are_bounded() {
     let tasks: Vec<_> = (0..20)
         .map(|_| {
             let engine = workshop.engine.clone();
-            tokio::spawn(async move { engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await })
+            tokio::spawn(async move {
+                engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await
+            })
         })
         .collect();
     let (mut made, mut refused) = (0, 0);
@@ -210,8 +217,14 @@ async fn time_ends_a_sandbox_and_more_time_may_be_asked_for() {
     let seen = engine.get(&me(), sandbox.sandbox_id).await.unwrap();
     assert_eq!((seen.state, seen.reason.as_deref()), (State::Destroyed, Some("ttl")));
     let told = story(&workshop, sandbox.sandbox_id).await;
-    assert_eq!(told, ["requested", "provisioning", "ready", "ttl_extended", "expired", "destroying", "destroyed"]);
-    assert_eq!(engine.extend_ttl(&me(), sandbox.sandbox_id, Dur::from_secs(9)).await.unwrap_err().kind(), ErrorKind::IllegalState);
+    assert_eq!(
+        told,
+        ["requested", "provisioning", "ready", "ttl_extended", "expired", "destroying", "destroyed"]
+    );
+    assert_eq!(
+        engine.extend_ttl(&me(), sandbox.sandbox_id, Dur::from_secs(9)).await.unwrap_err().kind(),
+        ErrorKind::IllegalState
+    );
 }
 
 #[tokio::test]
@@ -234,7 +247,8 @@ async fn recreate_gives_a_new_one_like_the_old_one() {
         ..CreateRequest::default()
     };
     let old = workshop.engine.create(&me(), request, CreateOptions::default()).await.unwrap().sandbox;
-    let new = workshop.engine.recreate(&me(), old.sandbox_id, CreateOptions::default()).await.unwrap().sandbox;
+    let new =
+        workshop.engine.recreate(&me(), old.sandbox_id, CreateOptions::default()).await.unwrap().sandbox;
     assert_ne!(new.sandbox_id, old.sandbox_id);
     assert_eq!((new.profile, new.labels, new.config_hash), (old.profile, old.labels, old.config_hash));
     assert_eq!(workshop.engine.get(&me(), old.sandbox_id).await.unwrap().state, State::Destroyed);

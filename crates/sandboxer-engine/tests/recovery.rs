@@ -20,7 +20,8 @@ fn dead_owner() -> String {
 
 /// A copy of a ready sandbox's record under a new id, left in `provisioning` by the given owner.
 async fn interrupted(workshop: &Workshop, owner: &str, until: jiff::Timestamp) -> Stored {
-    let made = workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
+    let made =
+        workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
     let mut record = workshop.store.get(made.sandbox.sandbox_id).await.unwrap().unwrap().record;
     record.sandbox.sandbox_id = SandboxId::generate();
     record.sandbox.state = State::Provisioning;
@@ -68,7 +69,8 @@ async fn what_somebody_else_is_making_is_left_alone_until_the_lease_ends() {
 #[tokio::test]
 async fn a_destroy_that_broke_off_is_finished() {
     let workshop = Workshop::new().await.unwrap();
-    let made = workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
+    let made =
+        workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
     let stored = workshop.store.get(made.sandbox.sandbox_id).await.unwrap().unwrap();
     let mut record = stored.record.clone();
     record.sandbox.state = State::Destroying;
@@ -120,10 +122,12 @@ async fn what_has_no_row_is_removed_and_what_is_not_ours_stays() {
 #[tokio::test]
 async fn an_exec_in_a_dead_sandbox_tells_what_became_of_it() {
     let workshop = Workshop::new().await.unwrap();
-    let made = workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
+    let made =
+        workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
     let id = made.sandbox.sandbox_id;
     workshop.extension.lose(&id.to_string());
-    let request = sandboxer_core::request::ExecRequest::new(sandboxer_core::exec::Command::Shell("true".into()));
+    let request =
+        sandboxer_core::request::ExecRequest::new(sandboxer_core::exec::Command::Shell("true".into()));
     let spec = request.to_spec(sandboxer_core::ExecId::generate(), false).unwrap();
     let error = workshop.engine.exec(&me(), id, spec).await.err().unwrap();
     assert_eq!(error.kind(), sandboxer_core::ErrorKind::IllegalState);

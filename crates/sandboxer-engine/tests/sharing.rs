@@ -42,7 +42,11 @@ async fn scope_decides_who_shares() {
     assert_eq!((two.sandbox_id, one.reused, two.reused), (one.sandbox_id, false, true));
     let mut other = request(Scope::Agent, "s1");
     other.consumer.harness = Some("another".into());
-    assert_ne!(create(engine, other.clone()).await.sandbox_id, one.sandbox_id, "another agent does not share");
+    assert_ne!(
+        create(engine, other.clone()).await.sandbox_id,
+        one.sandbox_id,
+        "another agent does not share"
+    );
     let shared = create(engine, request(Scope::Shared, "s1")).await;
     other.scope = Some(Scope::Shared);
     assert_eq!(create(engine, other).await.sandbox_id, shared.sandbox_id);
@@ -132,11 +136,13 @@ async fn a_key_whose_request_was_never_answered_may_be_used_again() {
     workshop.extension.script(|script| script.provision_takes = std::time::Duration::from_secs(60));
     let options = || CreateOptions { idempotency_key: Some("k-3".into()), ..CreateOptions::default() };
     let engine = workshop.engine.clone();
-    let first = tokio::spawn(async move { engine.create(&me(), request(Scope::Session, "s"), options()).await });
+    let first =
+        tokio::spawn(async move { engine.create(&me(), request(Scope::Session, "s"), options()).await });
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     first.abort();
     workshop.extension.script(|script| script.provision_takes = std::time::Duration::ZERO);
-    let second = workshop.engine.create(&me(), request(Scope::Session, "s"), options()).await.unwrap().sandbox;
+    let second =
+        workshop.engine.create(&me(), request(Scope::Session, "s"), options()).await.unwrap().sandbox;
     assert_eq!(second.state, State::Ready);
     let third = workshop.engine.create(&me(), request(Scope::Session, "s"), options()).await.unwrap().sandbox;
     assert_eq!(third.sandbox_id, second.sandbox_id);
@@ -152,8 +158,16 @@ async fn agents_see_and_end_only_what_is_theirs() {
         let key = engine.key_create(&me(), name, Actor::Agt, None).await.unwrap();
         callers.push(engine.authenticate(&key.secret).await.unwrap());
     }
-    let mine = engine.create(&callers[0], request(Scope::Shared, "s"), CreateOptions::default()).await.unwrap().sandbox;
-    let theirs = engine.create(&callers[1], request(Scope::Shared, "s"), CreateOptions::default()).await.unwrap().sandbox;
+    let mine = engine
+        .create(&callers[0], request(Scope::Shared, "s"), CreateOptions::default())
+        .await
+        .unwrap()
+        .sandbox;
+    let theirs = engine
+        .create(&callers[1], request(Scope::Shared, "s"), CreateOptions::default())
+        .await
+        .unwrap()
+        .sandbox;
     assert_ne!(mine.sandbox_id, theirs.sandbox_id, "keys never share a sandbox");
     let page = engine.list(&callers[0], Filter::default(), None, Default::default()).await.unwrap();
     assert_eq!(page.items.iter().map(|s| s.sandbox_id).collect::<Vec<_>>(), [mine.sandbox_id]);

@@ -81,7 +81,8 @@ async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let head = String::from_utf8(text).unwrap().to_lowercase();
     assert!(head.contains("content-type: application/cloudevents+json"), "{head}");
     assert!(head.contains("idempotency-key: evt_"), "{head}");
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().trim().parse().unwrap();
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().trim().parse().unwrap();
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     Some(body)
@@ -112,7 +113,10 @@ async fn workshop(url: &str) -> (Workshop, Engine) {
 async fn lives(engine: &Engine, count: usize) -> Duration {
     let started = Instant::now();
     for _ in 0..count {
-        let made = engine.create(&Caller::local_admin(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
+        let made = engine
+            .create(&Caller::local_admin(), CreateRequest::default(), CreateOptions::default())
+            .await
+            .unwrap();
         engine.destroy(&Caller::local_admin(), made.sandbox.sandbox_id).await.unwrap();
     }
     started.elapsed()

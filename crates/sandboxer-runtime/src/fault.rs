@@ -22,6 +22,8 @@ pub const POINTS: &[&str] = &[
     "runtime.launch.after_socket",
     "runtime.launch.after_ready",
     "runtime.launch.before_reply",
+    "runtime.adopt.before_rename",
+    "runtime.adopt.after_rename",
     "runtime.stop.before_kill",
     "runtime.stop.after_kill",
     "runtime.stop.after_cgroups",

@@ -48,6 +48,9 @@ pub struct SandboxSpec {
     /// Start even where a waivable control is missing, and list it in the report.
     #[serde(default)]
     pub allow_degraded: bool,
+    /// Made in advance and nobody's yet: until it is adopted it ends with the connection that launched it.
+    #[serde(default)]
+    pub warm: bool,
 }
 
 /// Where the files of the sandbox come from.
@@ -167,7 +170,19 @@ impl SandboxSpec {
             labels: BTreeMap::new(),
             limits: Limits::default(),
             allow_degraded: false,
+            warm: false,
         }
+    }
+
+    /// Whether a sandbox launched as `self` is what a launch as `other` would give, but for what adoption changes:
+    /// the id, the deadlines, the variables, the working directory and the labels.
+    pub fn has_shape_of(&self, other: &Self) -> bool {
+        self.hostname == other.hostname
+            && self.image == other.image
+            && self.layers == other.layers
+            && self.mounts == other.mounts
+            && self.limits == other.limits
+            && self.allow_degraded == other.allow_degraded
     }
 
     /// Bounds and forms that can be checked without looking at the machine.

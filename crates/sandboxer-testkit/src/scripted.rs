@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{ExecControl, ExecOutcome, ExecSession, ExecSpec, TtySize};
 use sandboxer_core::extension::{
-    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, Leftover, ProvisionRequest,
-    Reachability,
+    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, Leftover,
+    ProvisionRequest, Reachability,
 };
 use sandboxer_core::isolation::{Control, IsolationLevel, Outcome};
 use sandboxer_core::{Error, ErrorKind, Result};

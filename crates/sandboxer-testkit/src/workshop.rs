@@ -26,12 +26,14 @@ impl Workshop {
 
     pub async fn with(limits: Limits, sinks: Vec<Arc<dyn Sink>>) -> Result<Self> {
         let folder = tempfile::tempdir().map_err(|source| {
-            sandboxer_core::Error::new(sandboxer_core::ErrorKind::Internal, "no temporary folder").with_source(source)
+            sandboxer_core::Error::new(sandboxer_core::ErrorKind::Internal, "no temporary folder")
+                .with_source(source)
         })?;
         let (extension, clock) = (Scripted::default(), Arc::new(TestClock::default()));
         let names = sinks.iter().map(|sink| sink.name().to_owned()).collect();
         let options = StoreOptions { source: "test".into(), sinks: names };
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&folder.path().join("test.db"), options).await?);
+        let store: Arc<dyn Store> =
+            Arc::new(SqliteStore::open(&folder.path().join("test.db"), options).await?);
         let engine = build(store.clone(), &extension, &clock, limits, sinks);
         Ok(Self { engine, store, extension, clock, folder })
     }

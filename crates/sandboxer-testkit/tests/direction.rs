@@ -36,7 +36,9 @@ fn wrong_edges(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
             wrong.push(format!("{from} has no place in the table"));
             continue;
         };
-        wrong.extend(targets.iter().filter(|to| !may_use.contains(&to.as_str())).map(|to| format!("{from} -> {to}")));
+        wrong.extend(
+            targets.iter().filter(|to| !may_use.contains(&to.as_str())).map(|to| format!("{from} -> {to}")),
+        );
     }
     wrong
 }
@@ -44,13 +46,15 @@ fn wrong_edges(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
 fn workspace_edges() -> BTreeMap<String, BTreeSet<String>> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
-    let members: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+    let members: BTreeSet<String> =
+        metadata.packages.iter().map(|package| package.name.to_string()).collect();
     metadata
         .packages
         .iter()
         .map(|package| {
             let used = package.dependencies.iter();
-            let used = used.filter(|dependency| dependency.kind != cargo_metadata::DependencyKind::Development);
+            let used =
+                used.filter(|dependency| dependency.kind != cargo_metadata::DependencyKind::Development);
             let used = used.map(|dependency| dependency.name.clone()).filter(|name| members.contains(name));
             (package.name.to_string(), used.collect())
         })
@@ -82,7 +86,10 @@ fn a_reversed_edge_is_found() {
 fn only_the_runtime_may_be_unsafe() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut found = Vec::new();
-    let mut folders = vec![std::path::PathBuf::from(root).join("crates"), std::path::PathBuf::from(root).join("extensions")];
+    let mut folders = vec![
+        std::path::PathBuf::from(root).join("crates"),
+        std::path::PathBuf::from(root).join("extensions"),
+    ];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

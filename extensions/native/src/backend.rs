@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, ProvisionRequest, Reachability,
-    Usage,
+    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, ProvisionRequest,
+    Reachability, Usage,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::isolation::IsolationLevel;
@@ -20,24 +20,28 @@ use sandboxer_runtime::{Control, Probe, ProbeOverrides, Runtime, RuntimeDirs, St
 
 use crate::config::NativeConfig;
 use crate::errors::map;
+use crate::warm::WarmPool;
 use crate::{exec, files, host, provision};
 
-/// How many controls of sandboxes launched a moment ago are kept at hand for their first command.
-const FRESH_LIMIT: usize = 1_024;
+/// How many connections of sandboxes launched a moment ago are kept for their first command; each holds two descriptors.
+const FRESH_LIMIT: usize = 64;
 
 pub struct Native {
     runtime: Runtime,
     root: PathBuf,
     overrides: ProbeOverrides,
-    /// The launch leaves an open connection, which the probe and the first command use instead of a new one.
+    /// The launch leaves an open connection, which the first command uses instead of a new one.
     fresh: Mutex<BTreeMap<String, Control>>,
+    warm: WarmPool,
 }
 
 impl Native {
     pub fn new(config: NativeConfig) -> Self {
         let runtime = Runtime::new(RuntimeDirs::new(config.root.clone()), config.launcher);
+        let runtime = runtime.with_overrides(config.overrides);
         Self {
-            runtime: runtime.with_overrides(config.overrides),
+            warm: WarmPool::new(runtime.clone(), config.warm),
+            runtime,
             root: config.root,
             overrides: config.overrides,
             fresh: Mutex::new(BTreeMap::new()),
@@ -52,6 +56,10 @@ impl Native {
         }
     }
 
+    fn is_fresh(&self, tag: &str) -> bool {
+        self.fresh.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contains_key(tag)
+    }
+
     fn keep_fresh(&self, tag: &str, control: Control) {
         let mut fresh = self.fresh.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if fresh.len() < FRESH_LIMIT {
@@ -63,7 +71,9 @@ impl Native {
     async fn probe(&self) -> Result<Probe> {
         let (runtime, overrides) = (self.runtime.clone(), self.overrides);
         let probe = tokio::task::spawn_blocking(move || runtime.probe(overrides)).await;
-        probe.map_err(|source| Error::new(ErrorKind::Internal, "the probe broke off").with_source(source))?.map_err(map)
+        probe
+            .map_err(|source| Error::new(ErrorKind::Internal, "the probe broke off").with_source(source))?
+            .map_err(map)
     }
 }
 
@@ -101,15 +111,23 @@ impl Extension for Native {
 
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
         let spec = provision::to_spec(&request)?;
-        let launched = self.runtime.launch(spec).await.map_err(map)?;
+        let launched = match self.warm.take(&spec).await {
+            Some(adopted) => adopted,
+            None => self.runtime.launch(spec).await.map_err(map)?,
+        };
         let handle = provision::to_handle(request.tag, &launched.enforced)?;
-        self.keep_fresh(&handle.tag, launched.control);
+        if !launched.existing {
+            self.keep_fresh(&handle.tag, launched.control);
+        }
         Ok(handle)
     }
 
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability> {
-        let control = self.control(handle).await?;
-        control.ping().await.map_err(map)?;
+        // A launch returns when the first process inside has spoken over the control connection, which is the probe.
+        // Anything older is asked again.
+        if !self.is_fresh(&handle.tag) {
+            self.control(handle).await?.ping().await.map_err(map)?;
+        }
         Ok(Reachability {
             method: "exec".into(),
             endpoint: format!("/v1/sandboxes/{}/execs", handle.tag),
@@ -149,8 +167,9 @@ impl Extension for Native {
             pids: status.usage.pids,
             disk_bytes: status.usage.disk_bytes,
         };
-        let detail = serde_json::to_value(&status)
-            .map_err(|source| Error::new(ErrorKind::Internal, "a status cannot be written").with_source(source))?;
+        let detail = serde_json::to_value(&status).map_err(|source| {
+            Error::new(ErrorKind::Internal, "a status cannot be written").with_source(source)
+        })?;
         Ok(BackendStatus { alive: true, usage: Some(usage), detail })
     }
 
@@ -173,7 +192,14 @@ impl Extension for Native {
         execs.into_iter().map(exec::to_info).collect()
     }
 
-    async fn exec_logs(&self, handle: &Handle, id: ExecId, stream: LogStream, offset: u64, wait: Dur) -> Result<LogChunk> {
+    async fn exec_logs(
+        &self,
+        handle: &Handle,
+        id: ExecId,
+        stream: LogStream,
+        offset: u64,
+        wait: Dur,
+    ) -> Result<LogChunk> {
         let control = self.control(handle).await?;
         let stream = match stream {
             LogStream::Stdout => Stream::Stdout,

@@ -10,13 +10,20 @@ use sandboxer_runtime::{LauncherExe, ProbeOverrides};
 pub struct NativeConfig {
     pub root: PathBuf,
     pub launcher: LauncherExe,
+    /// How many sandboxes are made in advance; none unless something stays to hold them.
+    pub warm: usize,
     /// Kernel features to treat as absent.
     pub overrides: ProbeOverrides,
 }
 
 impl NativeConfig {
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), launcher: LauncherExe::CurrentExe, overrides: ProbeOverrides::default() }
+        Self {
+            root: root.into(),
+            launcher: LauncherExe::CurrentExe,
+            warm: 0,
+            overrides: ProbeOverrides::default(),
+        }
     }
 
     /// Switches features off by name, as `SANDBOXER_PROBE_OFF=landlock,seccomp` does.

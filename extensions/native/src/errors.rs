@@ -8,7 +8,9 @@ pub(crate) fn map(error: RuntimeError) -> Error {
         Kind::MissingControl { .. } => ErrorKind::IsolationUnavailable,
         Kind::NotRunning => ErrorKind::SandboxNotFound,
         Kind::Exists => ErrorKind::Conflict,
-        Kind::InvalidSpec | Kind::NotADirectory | Kind::IsADirectory | Kind::UnsafePath => ErrorKind::InvalidInput,
+        Kind::InvalidSpec | Kind::NotADirectory | Kind::IsADirectory | Kind::UnsafePath => {
+            ErrorKind::InvalidInput
+        }
         Kind::Refused => ErrorKind::MountRefused,
         Kind::NotFound => ErrorKind::NotFound,
         Kind::Permission => ErrorKind::Denied,
@@ -19,7 +21,8 @@ pub(crate) fn map(error: RuntimeError) -> Error {
         Kind::Io | Kind::Protocol => ErrorKind::BackendFailed,
     };
     let retry = if error.is_temporary() { Retry::Temporary } else { kind.retry() };
-    let mapped = Error::new(kind, error.to_string()).with_retry(retry).with_context("step", error.step.clone());
+    let mapped =
+        Error::new(kind, error.to_string()).with_retry(retry).with_context("step", error.step.clone());
     match error.hint {
         Some(hint) => mapped.with_hint(hint),
         None => mapped,

@@ -58,11 +58,18 @@ impl ExecControl for Running {
 }
 
 fn to_outcome(exit: runtime::ExecExit) -> ExecOutcome {
-    ExecOutcome { exit_code: exit.code, signal: exit.signal, timed_out: exit.timed_out, out_of_memory: exit.oom }
+    ExecOutcome {
+        exit_code: exit.code,
+        signal: exit.signal,
+        timed_out: exit.timed_out,
+        out_of_memory: exit.oom,
+    }
 }
 
 pub(crate) fn to_info(info: runtime::ExecInfo) -> Result<ExecInfo> {
-    let time = |ms: u64| Timestamp::from_millisecond(i64::try_from(ms).unwrap_or(i64::MAX)).unwrap_or(Timestamp::MAX);
+    let time = |ms: u64| {
+        Timestamp::from_millisecond(i64::try_from(ms).unwrap_or(i64::MAX)).unwrap_or(Timestamp::MAX)
+    };
     Ok(ExecInfo {
         exec_id: info.id.parse()?,
         command: info.argv,

@@ -20,7 +20,8 @@ const REQUIRED: [&str; 11] = [
 ];
 
 pub(crate) fn check(probe: &Probe) -> CheckReport {
-    let items: Vec<CheckItem> = probe.features().into_iter().map(|(name, feature)| item(name, feature)).collect();
+    let items: Vec<CheckItem> =
+        probe.features().into_iter().map(|(name, feature)| item(name, feature)).collect();
     CheckReport { ok: items.iter().all(|item| item.ok || !item.required), items }
 }
 
@@ -38,7 +39,8 @@ pub(crate) fn facts(probe: &Probe, root: &std::path::Path) -> Value {
     let uname = rustix::system::uname();
     let memory = |key: &str| {
         let text = read("/proc/meminfo");
-        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::to_owned))?;
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::to_owned))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1_024)
     };
     json!({

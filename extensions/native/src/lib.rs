@@ -7,6 +7,7 @@ mod exec;
 mod files;
 mod host;
 mod provision;
+mod warm;
 
 use std::sync::Arc;
 

@@ -70,9 +70,9 @@ fn to_control(control: &runtime::EnforcedControl) -> Result<Control> {
 }
 
 pub(crate) fn to_report(report: runtime::CleanupReport) -> CleanupReport {
-    let left = report.left.into_iter().map(|left| Leftover {
-        what: format!("{} {}", left.what, left.path.display()),
-        reason: left.reason,
-    });
+    let left = report
+        .left
+        .into_iter()
+        .map(|left| Leftover { what: format!("{} {}", left.what, left.path.display()), reason: left.reason });
     CleanupReport { removed: report.removed, left: left.collect() }
 }

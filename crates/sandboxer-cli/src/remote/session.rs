@@ -208,9 +208,8 @@ impl ExecControl for Control {
         }
     }
 
-    /// The wire has no word for a whole tree; the server ends what is left of it when the socket closes.
-    async fn signal(&self, signal: i32, _whole_tree: bool) -> Result<()> {
-        self.order(json!({ "type": "signal", "signal": signal })).await
+    async fn signal(&self, signal: i32, whole_tree: bool) -> Result<()> {
+        self.order(json!({ "type": "signal", "signal": signal, "whole_tree": whole_tree })).await
     }
 
     async fn resize(&self, size: TtySize) -> Result<()> {

@@ -12,3 +12,4 @@ mod parity;
 mod streams;
 mod support;
 mod terminal;
+mod warm;

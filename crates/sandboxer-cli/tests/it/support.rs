@@ -38,6 +38,14 @@ impl Home {
         home
     }
 
+    /// Ends the server with -9; commands go to the store from then on.
+    pub(crate) fn kill_server(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }

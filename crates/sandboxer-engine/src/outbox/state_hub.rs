@@ -41,7 +41,9 @@ impl Sink for StateHub {
     }
 
     async fn deliver(&self, event: &Event) -> Result<()> {
-        let failed = |why: String| Error::new(ErrorKind::BackendFailed, format!("the State Hub did not take the event: {why}"));
+        let failed = |why: String| {
+            Error::new(ErrorKind::BackendFailed, format!("the State Hub did not take the event: {why}"))
+        };
         let body = serde_json::to_vec(event).map_err(|error| failed(error.to_string()))?;
         let answer = self
             .client
@@ -52,6 +54,10 @@ impl Sink for StateHub {
             .send()
             .await
             .map_err(|error| failed(error.without_url().to_string()))?;
-        if answer.status().is_success() { Ok(()) } else { Err(failed(format!("it answered {}", answer.status()))) }
+        if answer.status().is_success() {
+            Ok(())
+        } else {
+            Err(failed(format!("it answered {}", answer.status())))
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::files::Files;
 use super::session::{ExecSession, Stdio};
 use crate::error::{Result, RuntimeError};
 use crate::report::{CleanupReport, ExecInfo, LogChunk, Status};
-use crate::spec::{ExecSpec, Stream};
+use crate::spec::{ExecSpec, SandboxSpec, Stream};
 use crate::wire::{ExecRequest, MAX_DATA, Program, Reply, Request};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,6 +149,19 @@ impl Control {
     /// Moves the deadline.
     pub async fn extend(&self, deadline_unix_ms: u64) -> Result<()> {
         self.done(&Request::Extend { deadline_unix_ms }, &[]).await
+    }
+
+    /// Gives a warm sandbox its identity; the connection of its launch is the only one that may.
+    pub(crate) async fn adopt(&self, spec: SandboxSpec) -> Result<Self> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut connection = spare.ok_or_else(|| RuntimeError::invalid("the sandbox is not a warm one"))?;
+        let id = spec.id.clone();
+        match connection.call(&Request::Adopt { spec: Box::new(spec) }, &[], Some(CALL_LIMIT)).await? {
+            (Reply::Done, _) => {
+                Ok(Self { id, dir: self.dir.clone(), spare: Arc::new(Mutex::new(Some(connection))) })
+            }
+            (reply, _) => Err(unexpected(&reply)),
+        }
     }
 
     pub(crate) async fn stop(&self) -> Result<CleanupReport> {

@@ -114,6 +114,14 @@ impl Runtime {
         }
     }
 
+    /// Gives a sandbox launched with `warm` the identity that `spec` says; everything else must be the same.
+    /// Whatever the error, the warm one is spent.
+    pub async fn adopt(&self, warm: Launched, spec: SandboxSpec) -> Result<Launched> {
+        let (id, started_unix_ms) = (spec.id.clone(), crate::spec::unix_ms());
+        let control = warm.control.adopt(spec).await?;
+        Ok(Launched { id, started_unix_ms, control, ..warm })
+    }
+
     async fn existing(&self, id: &str) -> Result<Launched> {
         let control = self.connect(id).await?;
         let status = control.status(false).await?;

@@ -4,7 +4,7 @@ use super::passwd::{self, User};
 use super::{files, fork_failed};
 use crate::error::{AtStep as _, Result, RuntimeError};
 use crate::isolation::privileges;
-use crate::spec::{ExecSpec, SandboxSpec, Tty};
+use crate::spec::{ExecSpec, Tty};
 use crate::sys::process::{self, Forked};
 use crate::sys::signal;
 use crate::wire::{ExecRequest, Program};
@@ -75,12 +75,7 @@ impl Record {
     }
 }
 
-pub(super) fn prepare(
-    request: &ExecRequest,
-    fds: Vec<OwnedFd>,
-    sandbox: &SandboxSpec,
-    mapped: bool,
-) -> Result<Prepared> {
+pub(super) fn prepare(request: &ExecRequest, fds: Vec<OwnedFd>, mapped: bool) -> Result<Prepared> {
     let spec = &request.spec;
     let user = passwd::resolve(spec.user.as_deref(), mapped)?;
     let (streams, terminal) = match spec.tty {
@@ -91,17 +86,17 @@ pub(super) fn prepare(
         }
         None => (streams(request.streams, fds)?, None),
     };
-    let cwd = spec.cwd.clone().or_else(|| sandbox.cwd.clone()).unwrap_or_else(|| DEFAULT_CWD.to_owned());
+    let cwd = spec.cwd.clone().unwrap_or_else(|| DEFAULT_CWD.to_owned());
     let action = match &request.program {
         Program::File(op) => Action::File(op.clone(), cwd),
-        Program::Command => command(spec, sandbox, &user, cwd)?,
+        Program::Command => command(spec, &user, cwd)?,
     };
     Ok(Prepared { user, mapped, streams, has_terminal: terminal.is_some(), terminal, action })
 }
 
-fn command(spec: &ExecSpec, sandbox: &SandboxSpec, user: &User, cwd: String) -> Result<Action> {
+fn command(spec: &ExecSpec, user: &User, cwd: String) -> Result<Action> {
     spec.validate()?;
-    let env = environment(spec, sandbox, user);
+    let env = environment(spec, user);
     let path = env.get("PATH").cloned().unwrap_or_default();
     let c_string =
         |text: String| CString::new(text).map_err(|_| RuntimeError::invalid("a NUL byte in the command"));
@@ -116,7 +111,7 @@ fn command(spec: &ExecSpec, sandbox: &SandboxSpec, user: &User, cwd: String) -> 
     })
 }
 
-fn environment(spec: &ExecSpec, sandbox: &SandboxSpec, user: &User) -> BTreeMap<String, String> {
+fn environment(spec: &ExecSpec, user: &User) -> BTreeMap<String, String> {
     let own = [
         ("PATH", DEFAULT_PATH),
         ("HOME", &user.home),
@@ -130,7 +125,6 @@ fn environment(spec: &ExecSpec, sandbox: &SandboxSpec, user: &User) -> BTreeMap<
     if spec.tty.is_some() {
         env.insert("TERM".to_owned(), "xterm-256color".to_owned());
     }
-    env.extend(sandbox.env.clone());
     env.extend(spec.env.clone());
     env
 }

@@ -8,7 +8,6 @@ mod passwd;
 pub(crate) mod setup;
 
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
-use crate::spec::SandboxSpec;
 use crate::sys;
 use crate::wire::{Conn, ExecRequest, FromInit, MAX_FRAME, ToInit};
 use exec::{Record, RecordKind};
@@ -32,13 +31,12 @@ struct Running {
     pending: Option<(i32, bool)>,
 }
 
-struct Init<'a> {
+struct Init {
     channel: Conn,
     records: OwnedFd,
     record_writer: OwnedFd,
     signals: OwnedFd,
     execs: HashMap<u64, Running>,
-    spec: &'a SandboxSpec,
     /// Whether there are users to change to.
     mapped: bool,
 }
@@ -84,21 +82,13 @@ fn keep_only(channel: Conn) -> Conn {
     Conn { fd: sys::process::adopt(CHANNEL), codec }
 }
 
-impl<'a> Init<'a> {
-    fn new(channel: Conn, plan: &setup::Plan<'a>) -> Result<Self> {
+impl Init {
+    fn new(channel: Conn, plan: &setup::Plan<'_>) -> Result<Self> {
         let (records, record_writer) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).at("init", "cannot make the record pipe")?;
         let signals =
             sys::signal::descriptor(&[libc::SIGCHLD]).at("init", "cannot watch for ended processes")?;
-        Ok(Self {
-            channel,
-            records,
-            record_writer,
-            signals,
-            execs: HashMap::new(),
-            spec: plan.spec,
-            mapped: plan.mapped,
-        })
+        Ok(Self { channel, records, record_writer, signals, execs: HashMap::new(), mapped: plan.mapped })
     }
 
     fn serve(&mut self) -> Result<()> {
@@ -151,7 +141,7 @@ impl<'a> Init<'a> {
     }
 
     fn start(&mut self, number: u64, request: &ExecRequest, fds: Vec<OwnedFd>) -> Result<()> {
-        let prepared = exec::prepare(request, fds, self.spec, self.mapped);
+        let prepared = exec::prepare(request, fds, self.mapped);
         let started = prepared.and_then(|prepared| {
             let monitor = exec::spawn(number, &prepared, &self.record_writer)?;
             Ok(Running { monitor, command: None, terminal: prepared.terminal, ended: false, pending: None })

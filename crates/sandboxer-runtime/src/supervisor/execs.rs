@@ -47,6 +47,10 @@ impl Execs {
         }
     }
 
+    pub(super) fn moved_to(&mut self, sandbox: &Path) {
+        self.logs = sandbox.join(crate::dirs::LOGS);
+    }
+
     pub(super) fn logs(&self) -> &Path {
         &self.logs
     }

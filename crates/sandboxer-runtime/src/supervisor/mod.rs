@@ -1,6 +1,7 @@
 //! The supervisor of one sandbox, outside of it. It holds the lock, the deadline, the cgroups and the
 //! control socket, and it removes everything before it ends.
 
+mod adopt;
 mod background;
 mod execs;
 mod launch;

@@ -5,7 +5,7 @@ use super::serve::Supervisor;
 use super::verify;
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::report::{ExecExit, ExecState, Status};
-use crate::spec::Stream;
+use crate::spec::{ExecSpec, Stream};
 use crate::wire::{ExecRequest, Frame, FromInit, Program, Reply, Request, ToInit};
 use std::os::fd::OwnedFd;
 
@@ -53,6 +53,7 @@ impl Supervisor {
                 self.touch();
                 Ok(Some(Reply::Done))
             }
+            Request::Adopt { spec } => self.adopt(*spec).map(|()| Some(Reply::Done)),
             Request::Stop => {
                 if let Some(client) = self.clients.get_mut(&client) {
                     client.wants_report = true;
@@ -109,6 +110,7 @@ impl Supervisor {
             return Err(RuntimeError::invalid("this connection has an exec already"));
         }
         self.execs.check(&request.spec)?;
+        self.fill_in(&mut request.spec);
         self.touch();
         let number = self.number();
         if request.spec.background && !hidden {
@@ -123,6 +125,17 @@ impl Supervisor {
                 client.exec = Some(number);
             }
             self.start(number, request, fds)
+        }
+    }
+
+    /// What the sandbox says and the exec does not. Init is not asked: it may be older than its sandbox's identity.
+    fn fill_in(&self, exec: &mut ExecSpec) {
+        let sandbox = &self.sandbox.spec;
+        for (name, value) in &sandbox.env {
+            exec.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        if exec.cwd.is_none() {
+            exec.cwd.clone_from(&sandbox.cwd);
         }
     }
 

@@ -18,6 +18,9 @@ const MAX_CLIENTS: usize = 1024;
 /// A deadline further away than this is as good as none, and is not offered.
 const MAX_AHEAD_MS: u64 = 366 * 24 * 3600 * 1000;
 
+/// The connection on which the launch was asked for.
+const LAUNCH_CLIENT: u64 = 0;
+
 /// One connected caller.
 pub(super) struct Client {
     pub(super) conn: Conn,
@@ -77,7 +80,7 @@ impl Supervisor {
         let client = Client { conn: caller, exec: None, wants_report: false, gone: false };
         let mut supervisor = Self {
             execs: Execs::new(&sandbox.dirs.sandbox(&sandbox.spec.id)),
-            clients: BTreeMap::from([(0, client)]),
+            clients: BTreeMap::from([(LAUNCH_CLIENT, client)]),
             followers: Vec::new(),
             next: 1,
             deadline_ms: 0,
@@ -97,7 +100,7 @@ impl Supervisor {
     fn answer_launch(&mut self) -> bool {
         let reply = launch::launched(&self.sandbox);
         self.clients
-            .get_mut(&0)
+            .get_mut(&LAUNCH_CLIENT)
             .is_some_and(|client| client.conn.send_blocking(&reply, Vec::new(), 5000).is_ok())
     }
 
@@ -264,6 +267,10 @@ impl Supervisor {
     fn drop_gone(&mut self) {
         let gone: Vec<u64> =
             self.clients.iter().filter(|(_, client)| client.gone).map(|(id, _)| *id).collect();
+        // A warm sandbox is for whoever launched it and for nobody else.
+        if self.sandbox.spec.warm && gone.contains(&LAUNCH_CLIENT) {
+            self.ending = true;
+        }
         for id in gone {
             if let Some(exec) = self.clients.remove(&id).and_then(|client| client.exec) {
                 // Nobody is left to take its output.

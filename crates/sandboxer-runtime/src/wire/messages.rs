@@ -39,6 +39,10 @@ pub(crate) enum Request {
     Extend {
         deadline_unix_ms: u64,
     },
+    /// Gives a warm sandbox its identity.
+    Adopt {
+        spec: Box<SandboxSpec>,
+    },
     Stop,
     Execs,
     ExecStatus {

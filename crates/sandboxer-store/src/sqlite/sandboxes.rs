@@ -61,7 +61,8 @@ pub(super) async fn insert(
         match idempotency::created(&mut tx, request).await? {
             Claim::Free => {}
             Claim::Made(id) => {
-                let found = get(&mut tx, id).await?.ok_or_else(|| Fault::internal("a key without its sandbox"))?;
+                let found =
+                    get(&mut tx, id).await?.ok_or_else(|| Fault::internal("a key without its sandbox"))?;
                 if !found.record.was_never_answered() {
                     return Ok(Inserted::Replayed(found));
                 }

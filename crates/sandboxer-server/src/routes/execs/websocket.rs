@@ -37,6 +37,8 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 /// Without a word, not even a pong, the caller is gone.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 const FIRST_FRAME_WITHIN: Duration = Duration::from_secs(30);
+/// How long the caller may take to read the last words and close.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 /// Input that a command has not read yet; beyond it no more frames are taken.
 const QUEUED_INPUT: usize = 1 << 20;
 const STDOUT: u8 = 1;
@@ -45,8 +47,8 @@ const STDERR: u8 = 2;
 /// Run a command over a WebSocket
 ///
 /// First text frame: an exec request. Then to the server: binary is input, text is `{"type":"eof"}`,
-/// `{"type":"resize","rows":24,"cols":80}` or `{"type":"signal","signal":2}`. From the server: text
-/// `{"type":"started","exec_id":…}`; binary with first byte 1 for stdout and 2 for stderr; at last text
+/// `{"type":"resize","rows":24,"cols":80}` or `{"type":"signal","signal":2}` (`"whole_tree":true` for everything that the
+/// command started). From the server: text `{"type":"started","exec_id":…}`; binary with first byte 1 for stdout and 2 for stderr; at last text
 /// `{"type":"exit",…}` or `{"type":"error",…}`. Closing ends the command.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/execs/ws", tag = "execs",
@@ -82,7 +84,7 @@ type Source = SplitStream<WebSocket>;
 async fn converse(app: App, caller: Caller, id: SandboxId, socket: WebSocket, context: RequestContext) {
     let (mut sink, mut source) = socket.split();
     let ended = match first_frame(&mut source).await {
-        Ok(Some(request)) => run(&app, &caller, id, request, &mut sink, source).await,
+        Ok(Some(request)) => run(&app, &caller, id, request, &mut sink, &mut source).await,
         Ok(None) => return,
         Err(error) => Err(error),
     };
@@ -99,6 +101,10 @@ async fn converse(app: App, caller: Caller, id: SandboxId, socket: WebSocket, co
         }
     };
     let _ = sink.send(Message::Close(Some(CloseFrame { code, reason: "".into() }))).await;
+    // Until the caller has closed too: a socket that is dropped with frames unread is reset, and a reset can overtake
+    // the last words on their way.
+    let heard = async { while let Some(Ok(_)) = source.next().await {} };
+    let _ = tokio::time::timeout(CLOSED_WITHIN, heard).await;
 }
 
 /// The exec request; `None` when the caller left before saying anything.
@@ -133,7 +139,7 @@ async fn run(
     id: SandboxId,
     request: ExecRequest,
     sink: &mut Sink,
-    source: Source,
+    source: &mut Source,
 ) -> Result<()> {
     let (exec_id, started, is_tty) = (ExecId::generate(), std::time::Instant::now(), request.tty);
     let mut session = app.engine().exec(caller, id, request.to_spec(exec_id, true)?).await?;
@@ -167,7 +173,7 @@ fn gone(source: axum::Error) -> Error {
 
 /// Output as it comes, and a ping when there is none.
 async fn outbound(mut pump: Pump, sink: &mut Sink) -> Result<sandboxer_core::exec::ExecOutcome> {
-    let mut ping = tokio::time::interval(PING_EVERY);
+    let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING_EVERY, PING_EVERY);
     loop {
         let message = tokio::select! {
             piece = pump.next() => match piece? {
@@ -193,8 +199,16 @@ fn framed(stream: u8, data: &[u8]) -> Message {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum Word {
     Eof,
-    Resize { rows: u16, cols: u16 },
-    Signal { signal: i32 },
+    Resize {
+        rows: u16,
+        cols: u16,
+    },
+    Signal {
+        signal: i32,
+        /// Also for everything that the command started.
+        #[serde(default)]
+        whole_tree: bool,
+    },
 }
 
 struct Input {
@@ -205,7 +219,7 @@ struct Input {
 }
 
 /// Takes frames and feeds the command, until the caller leaves. A command that does not read delays only its input.
-async fn inbound(mut source: Source, mut input: Input) -> Result<()> {
+async fn inbound(source: &mut Source, mut input: Input) -> Result<()> {
     loop {
         let may_take = input.queue.iter().map(Bytes::len).sum::<usize>() < QUEUED_INPUT;
         tokio::select! {
@@ -227,10 +241,10 @@ impl Input {
             Message::Text(text) => match crate::json::parse::<Word>(text.as_bytes())? {
                 Word::Eof => self.eof = true,
                 Word::Resize { rows, cols } => self.control.resize(TtySize { rows, cols }).await?,
-                Word::Signal { signal } if (1..=64).contains(&signal) => {
-                    self.control.signal(signal, false).await?
+                Word::Signal { signal, whole_tree } if (1..=64).contains(&signal) => {
+                    self.control.signal(signal, whole_tree).await?
                 }
-                Word::Signal { signal } => {
+                Word::Signal { signal, .. } => {
                     return Err(Error::new(ErrorKind::InvalidInput, format!("{signal} is not a signal")));
                 }
             },
