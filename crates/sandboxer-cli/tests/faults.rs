@@ -1,6 +1,8 @@
 //! kill -9 between every two steps of create and destroy: nothing is lost, nothing leaks, no row is in a wrong state.
 //!
 //! Needs the feature `fault-points`, as `make test` gives it.
+
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
 #![cfg(feature = "fault-points")]
 
 use std::path::Path;

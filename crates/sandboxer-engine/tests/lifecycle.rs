@@ -1,5 +1,7 @@
 //! Create to destroy over a real store: what is written, in which order, and what happens when something fails.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
+
 use std::time::Duration;
 
 use sandboxer_core::request::{CreateRequest, ExecRequest};

@@ -1,5 +1,7 @@
 //! After a crash: what lives is adopted, what is half done is finished, what is lost is said.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
+
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::{Dur, SandboxId, State};

@@ -1,5 +1,7 @@
 //! Reuse by scope, drift, idempotency and who may see what.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
+
 use sandboxer_core::actor::{Actor, Consumer};
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::CreateRequest;

@@ -1,5 +1,7 @@
 //! The State Hub over real HTTP: a hub that fails, hangs and comes back gets every event, in order, and costs a create nothing.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};

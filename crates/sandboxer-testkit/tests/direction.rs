@@ -1,5 +1,7 @@
 //! The direction of dependencies: `core ← {store, runtime, extensions} ← engine ← {server, cli}`.
 
+#![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What each crate may use of the workspace, outside its tests. A crate that is not here has no place in the house yet.
