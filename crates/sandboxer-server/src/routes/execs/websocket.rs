@@ -39,6 +39,7 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 const FIRST_FRAME_WITHIN: Duration = Duration::from_secs(30);
 /// How long the caller may take to read the last words and close.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+const CLOSED_WITHIN_STOP: Duration = Duration::from_millis(500);
 /// Input that a command has not read yet; beyond it no more frames are taken.
 const QUEUED_INPUT: usize = 1 << 20;
 const STDOUT: u8 = 1;
@@ -104,7 +105,8 @@ async fn converse(app: App, caller: Caller, id: SandboxId, socket: WebSocket, co
     // Until the caller has closed too: a socket that is dropped with frames unread is reset, and a reset can overtake
     // the last words on their way.
     let heard = async { while let Some(Ok(_)) = source.next().await {} };
-    let _ = tokio::time::timeout(CLOSED_WITHIN, heard).await;
+    let patience = if app.draining().is_cancelled() { CLOSED_WITHIN_STOP } else { CLOSED_WITHIN };
+    let _ = tokio::time::timeout(patience, heard).await;
 }
 
 /// The exec request; `None` when the caller left before saying anything.
