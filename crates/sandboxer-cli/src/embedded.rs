@@ -186,10 +186,7 @@ impl Api for Embedded {
     }
 
     async fn follow_events(&self, subject: Option<SandboxId>, after: Option<EventId>) -> Result<Feed<Event>> {
-        let mut position = match after {
-            Some(_) => self.engine.position_after(after).await?,
-            None => self.engine.last_position().await?,
-        };
+        let mut position = self.engine.position_after(after).await?;
         // A sandbox that is not there is said now and not in the middle of the stream.
         self.engine.events(&self.caller, subject, position, Limit::DEFAULT).await?;
         let (sender, feed) = mpsc::channel(QUEUE);

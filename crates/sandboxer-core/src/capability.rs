@@ -27,6 +27,10 @@ pub struct Capability {
     pub archive: bool,
     /// Reaches a port inside.
     pub port: bool,
+    /// Enforces `workspace.access` other than `rw`.
+    pub workspace_access: bool,
+    /// Keeps a workspace beyond the life of a sandbox; without it only `persistence: ephemeral` is accepted.
+    pub persistence: bool,
     /// Mounts host folders.
     pub mounts: bool,
     /// Enforces egress rules; without it only `network.default: deny` with no egress is accepted.

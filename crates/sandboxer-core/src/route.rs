@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::capability::Capability;
-use crate::profile::{Image, Strategy};
+use crate::profile::{Image, Persistence, Strategy, WorkspaceAccess};
 use crate::spec::SandboxSpec;
 
 /// One candidate, accepted or refused.
@@ -46,6 +46,14 @@ pub fn unmet(capability: &Capability, spec: &SandboxSpec) -> Vec<String> {
         (capability.egress || spec.network.egress.is_empty(), "egress rules"),
         (capability.secrets || (spec.secrets.is_empty() && spec.secret_refs.is_empty()), "secrets"),
         (capability.mounts || spec.mounts.is_empty(), "mounts"),
+        (
+            capability.workspace_access || spec.workspace.access == WorkspaceAccess::Rw,
+            "`workspace.access` other than `rw`",
+        ),
+        (
+            capability.persistence || spec.persistence == Persistence::Ephemeral,
+            "`persistence` other than `ephemeral`",
+        ),
         (capability.gpu || !(spec.requires.gpu || spec.resources.gpu.is_some_and(|count| count > 0)), "GPUs"),
         (capability.snapshot || !spec.requires.snapshot, "snapshots"),
         (capability.fork || !spec.requires.fork, "fork"),

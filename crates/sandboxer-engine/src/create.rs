@@ -5,7 +5,7 @@ use sandboxer_core::isolation::IsolationReport;
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::sandbox::{Drift, Links, Sandbox, SandboxRecord, reason};
-use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
+use sandboxer_core::{Actor, Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::{Idempotency, Insert, Inserted, Step, Stored};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -36,10 +36,14 @@ impl Engine {
     pub async fn create(
         &self,
         caller: &Caller,
-        request: CreateRequest,
+        mut request: CreateRequest,
         options: CreateOptions,
     ) -> Result<Created> {
         caller.require(Action::UseSandboxes)?;
+        // A key says what its holder is; only an operator may act on behalf of somebody else.
+        if caller.actor != Actor::Adm {
+            request.consumer.actor = caller.actor;
+        }
         let plan = self.plan(&request)?;
         plan.offer()?;
         // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.

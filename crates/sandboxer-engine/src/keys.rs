@@ -65,8 +65,9 @@ impl Engine {
     /// The caller behind a secret. Looked up by hash, so that the time it takes says nothing about the secret.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
         let refused = || {
-            Error::new(ErrorKind::Unauthenticated, "the API key is not valid")
-                .with_hint("`sandboxer keys create` makes one; revoked and expired keys stay refused")
+            Error::new(ErrorKind::Unauthenticated, "the API key is not valid").with_hint(
+                "`sandboxer keys create --name NAME` makes one; revoked and expired keys stay refused",
+            )
         };
         if !secret.starts_with(KEY_PREFIX) || secret.len() > 128 {
             return Err(refused());

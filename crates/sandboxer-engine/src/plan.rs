@@ -6,7 +6,7 @@ use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{Offer, RouteDecision, unmet};
 use sandboxer_core::sandbox::Quote;
 use sandboxer_core::spec::SandboxSpec;
-use sandboxer_core::{Dur, Error, ErrorKind, Result};
+use sandboxer_core::{Dur, Error, ErrorKind, Result, Retry};
 
 use crate::Engine;
 
@@ -45,6 +45,7 @@ impl Plan {
                 ErrorKind::NoBackend,
                 format!("no extension fits {} ({})", self.profile, reasons.join("; ")),
             )
+            .with_retry(Retry::Permanent)
             .with_hint(
                 "`sandboxer create --dry-run` shows the route, `sandboxer extensions list` what is there",
             )

@@ -6,7 +6,7 @@ use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::fault;
 use crate::report::CleanupReport;
 use crate::sys;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, chmodat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, chmodat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// How deep a tree is walked before its lower part is moved up; bounds the open descriptors.
 const MAX_DEPTH: usize = 24;
-/// Rounds over a tree whose parts were moved up; each shortens every path by `MAX_DEPTH`.
+/// Parts that are moved up; each shortens its paths by `MAX_DEPTH`.
 const MAX_ROUNDS: usize = 1 << 16;
+/// What their names start with, beside the tree that they come from.
+const MOVED: &str = "moved-";
 
 /// Removes what a dead supervisor left. Whoever holds the lock may do it, and nobody else.
 pub(crate) fn sweep(dirs: &RuntimeDirs, id: &str) -> Result<CleanupReport> {
@@ -70,6 +72,7 @@ pub(crate) fn remove_directory(dirs: &RuntimeDirs, id: &str, dir: &OwnedFd, repo
     fault::point("runtime.stop.after_layer");
     remove_tree(dir.as_fd(), dirs::WORK, &path, report);
     remove_tree(dir.as_fd(), dirs::LOGS, &path, report);
+    remove_moved(dir, &path, report);
     fault::point("runtime.stop.before_lock_removed");
     if !report.left.is_empty() {
         // Without its lock and its record the rest could not be found again.
@@ -83,6 +86,15 @@ pub(crate) fn remove_directory(dirs: &RuntimeDirs, id: &str, dir: &OwnedFd, repo
     }
 }
 
+/// What a sweep that broke off had moved up.
+fn remove_moved(dir: &OwnedFd, path: &Path, report: &mut CleanupReport) {
+    let entries = Dir::read_from(dir).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+    for name in names.filter(|name| name.starts_with(MOVED)).collect::<Vec<_>>() {
+        remove_tree(dir.as_fd(), &name, path, report);
+    }
+}
+
 fn unlink(dir: BorrowedFd<'_>, name: &str, path: &Path, report: &mut CleanupReport) {
     match unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
@@ -92,36 +104,42 @@ fn unlink(dir: BorrowedFd<'_>, name: &str, path: &Path, report: &mut CleanupRepo
 
 /// Removes a whole tree, however deep, with a bounded number of open descriptors.
 pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &str, path: &Path, report: &mut CleanupReport) {
-    let Ok(c_name) = CString::new(name) else { return };
-    let top = match open_dir(parent, &c_name) {
-        Ok(top) => top,
-        Err(Errno::NOENT) => return,
-        Err(error) => return report.leave("directory", path.join(name), std::io::Error::from(error)),
-    };
-    let mut walk = Walk { top: &top, moved: 0, report, path: path.join(name), failed: false };
+    let mut walk = Walk { parent, moved: Vec::new(), count: 0, report, path: path.join(name), failed: false };
+    walk.remove(name);
     for _ in 0..MAX_ROUNDS {
-        let moved = walk.moved;
-        walk.empty(&top, 0);
-        if walk.moved == moved || walk.failed {
-            break;
-        }
-    }
-    if let Err(error) = unlinkat(parent, name, AtFlags::REMOVEDIR)
-        && !walk.failed
-    {
-        report.leave("directory", path.join(name), std::io::Error::from(error));
+        let Some(next) = walk.moved.pop() else { return };
+        walk.remove(&next);
     }
 }
 
 struct Walk<'a> {
-    top: &'a OwnedFd,
-    moved: usize,
+    /// Where the tree is, and where deep parts of it are moved to: the sandbox never saw this directory.
+    parent: BorrowedFd<'a>,
+    moved: Vec<String>,
+    count: usize,
     report: &'a mut CleanupReport,
     path: PathBuf,
     failed: bool,
 }
 
 impl Walk<'_> {
+    /// Removes one tree of the parent, but for what is moved up to be removed next.
+    fn remove(&mut self, name: &str) {
+        let Ok(c_name) = CString::new(name) else { return };
+        let top = match open_dir(self.parent, &c_name) {
+            Ok(top) => top,
+            Err(Errno::NOENT) => return,
+            Err(error) => return self.fail(error),
+        };
+        self.empty(&top, 0);
+        match unlinkat(self.parent, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            // What is left in it has been reported.
+            Err(Errno::NOTEMPTY) if self.failed => {}
+            Err(error) => self.fail(error),
+        }
+    }
+
     fn empty(&mut self, dir: &OwnedFd, depth: usize) {
         let entries = match Dir::read_from(dir) {
             Ok(entries) => entries,
@@ -151,18 +169,31 @@ impl Walk<'_> {
         if unlinkat(dir, name, AtFlags::REMOVEDIR).is_ok() {
             return Ok(());
         }
-        if depth >= MAX_DEPTH {
-            self.moved += 1;
-            return renameat(dir, name, self.top, format!(".moved-{}", self.moved));
-        }
+        // Opening makes it writable too, without which it could not be moved.
         let child = open_dir(dir.as_fd(), name)?;
-        let moved = self.moved;
+        if depth >= MAX_DEPTH {
+            return self.move_up(dir, name);
+        }
         self.empty(&child, depth + 1);
         match unlinkat(dir, name, AtFlags::REMOVEDIR) {
-            // Directories moved out of it while it was read can leave it for the next round.
-            Err(Errno::NOTEMPTY) if self.moved != moved => Ok(()),
             Err(Errno::NOTEMPTY) if self.failed => Ok(()),
             other => other,
+        }
+    }
+
+    fn move_up(&mut self, dir: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<()> {
+        loop {
+            self.count += 1;
+            let to = format!("{MOVED}{}", self.count);
+            match renameat_with(dir, name, self.parent, &to, RenameFlags::NOREPLACE) {
+                // Left by a sweep that broke off; it is removed with the rest.
+                Err(Errno::EXIST) if self.count < MAX_ROUNDS => self.moved.push(to),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    self.moved.push(to);
+                    return Ok(());
+                }
+            }
         }
     }
 

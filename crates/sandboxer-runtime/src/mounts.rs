@@ -12,7 +12,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// Trees of the host that no sandbox may see.
-const BLOCKED: &[&str] = &["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/run", "/var/run"];
+const BLOCKED: &[&str] = &["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/run", "/var"];
+/// Trees whose programs the host runs: never writable from inside.
+const BLOCKED_WRITABLE: &[&str] =
+    &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/srv", "/nix", "/snap"];
 /// Control sockets of container engines, wherever they are.
 const BLOCKED_NAMES: &[&str] =
     &["docker.sock", "containerd.sock", "podman.sock", "crio.sock", "buildkitd.sock"];
@@ -58,6 +61,9 @@ const RESERVED_TARGETS: &[&str] = &[
 #[derive(Debug, Clone)]
 pub struct Blocklist {
     blocked: BTreeSet<PathBuf>,
+    blocked_writable: BTreeSet<PathBuf>,
+    /// A home as a whole has what its owner runs at the next login; folders in it are fine.
+    homes: BTreeSet<PathBuf>,
 }
 
 impl Blocklist {
@@ -81,16 +87,20 @@ impl Blocklist {
     pub fn new(homes: impl IntoIterator<Item = PathBuf>, state_dir: &Path) -> Self {
         let mut blocked: BTreeSet<PathBuf> = BLOCKED.iter().map(PathBuf::from).collect();
         blocked.insert(state_dir.to_owned());
-        for home in homes.into_iter().filter(|home| home.is_absolute() && home.components().count() > 1) {
+        let homes = homes.into_iter().filter(|home| home.is_absolute() && home.components().count() > 1);
+        let homes: BTreeSet<PathBuf> = homes.flat_map(|home| [resolve(&home), home]).collect();
+        for home in &homes {
             blocked.extend(BLOCKED_IN_HOME.iter().map(|name| home.join(name)));
         }
         // A blocked path that is a link blocks what it leads to as well.
         let resolved: Vec<PathBuf> = blocked.iter().map(|path| resolve(path)).collect();
         blocked.extend(resolved);
-        Self { blocked }
+        let blocked_writable = BLOCKED_WRITABLE.iter().map(PathBuf::from);
+        let blocked_writable = blocked_writable.flat_map(|path| [resolve(&path), path]).collect();
+        Self { blocked, blocked_writable, homes }
     }
 
-    fn check(&self, path: &Path) -> std::result::Result<(), String> {
+    fn check(&self, path: &Path, read_only: bool) -> std::result::Result<(), String> {
         if path == Path::new("/") {
             return Err("it is the whole host".to_owned());
         }
@@ -98,6 +108,19 @@ impl Blocklist {
             && BLOCKED_NAMES.contains(&name)
         {
             return Err(format!("`{name}` controls the host"));
+        }
+        // Accounts of the system live below folders that are fine or blocked for themselves.
+        let holds_home = |home: &&PathBuf| home.starts_with(path) && home.starts_with("/home");
+        if let Some(home) = self.homes.iter().find(holds_home) {
+            return Err(format!("it is or contains the home `{}`; mount a folder in it", home.display()));
+        }
+        if path == Path::new("/home") {
+            return Err("it contains every home".to_owned());
+        }
+        if !read_only
+            && let Some(system) = self.blocked_writable.iter().find(|system| path.starts_with(system))
+        {
+            return Err(format!("`{}` is the system's and may only be mounted read-only", system.display()));
         }
         for blocked in &self.blocked {
             if path.starts_with(blocked) {
@@ -121,18 +144,18 @@ pub fn validate(mounts: &[Mount], blocklist: &Blocklist) -> Result<Vec<PathBuf>>
         if !targets.insert(target) {
             return Err(refused(&mount.target, "target", "it is used twice"));
         }
-        sources.push(validate_source(&mount.source, blocklist)?);
+        sources.push(validate_source(&mount.source, mount.read_only, blocklist)?);
     }
     Ok(sources)
 }
 
 /// Checks one source and resolves it.
-pub fn validate_source(source: &Path, blocklist: &Blocklist) -> Result<PathBuf> {
+pub fn validate_source(source: &Path, read_only: bool, blocklist: &Blocklist) -> Result<PathBuf> {
     well_formed(source, "source")?;
     let lexical = normalise(source);
-    blocklist.check(&lexical).map_err(|reason| refused(source, "source", &reason))?;
+    blocklist.check(&lexical, read_only).map_err(|reason| refused(source, "source", &reason))?;
     let resolved = resolve(&lexical);
-    blocklist.check(&resolved).map_err(|reason| {
+    blocklist.check(&resolved, read_only).map_err(|reason| {
         let reason = if resolved == lexical {
             reason
         } else {

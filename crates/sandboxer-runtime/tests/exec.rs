@@ -308,3 +308,78 @@ print(subprocess.check_output([\"echo\",\"python\"]).decode().strip())'
     );
     fixture.end(&launched).await;
 }
+
+/// The first answer of a terminal's exec brings a descriptor, which splits the stream; the end must not be overlooked.
+#[tokio::test]
+async fn quick_commands_on_a_terminal_always_end() {
+    let fixture = Fixture::new();
+    let launched = fixture.launch("quick-tty").await;
+    for round in 0..150 {
+        let mut spec = ExecSpec::new(["true"]);
+        spec.tty = Some(Tty { rows: 24, cols: 80 });
+        let mut session = launched.control.exec(spec).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_secs(10), session.wait()).await;
+        assert_eq!(ended.unwrap_or_else(|_| panic!("round {round} hangs")).unwrap().code, 0);
+    }
+    fixture.end(&launched).await;
+}
+
+#[tokio::test]
+async fn a_terminal_whose_input_ends_is_told() {
+    let fixture = Fixture::new();
+    let launched = fixture.launch("tty-end").await;
+    let mut spec = ExecSpec::new(["cat"]);
+    spec.tty = Some(Tty { rows: 24, cols: 80 });
+    let mut session = launched.control.exec(spec).await.unwrap();
+    let mut stdin = session.stdin.take().unwrap();
+    stdin.shutdown().await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(10), session.wait()).await;
+    assert_eq!(ended.expect("cat reads its end").unwrap().code, 0);
+    fixture.end(&launched).await;
+}
+
+/// A command of the monitor's own user stops the monitor; the time-out still ends both.
+#[tokio::test]
+async fn a_stopped_monitor_does_not_evade_the_time_out() {
+    let fixture = Fixture::new();
+    let launched = fixture.launch("stopped-monitor").await;
+    let mut spec = ExecSpec::new(["sh", "-c", "kill -STOP $PPID; sleep 300"]);
+    spec.timeout_ms = Some(500);
+    if rustix::process::geteuid().is_root() {
+        spec.user = Some("root".to_owned());
+    }
+    let ran = tokio::time::timeout(Duration::from_secs(20), run(&launched.control, spec)).await;
+    let exit = ran.expect("it ends").exit;
+    assert!(exit.timed_out);
+    fixture.end(&launched).await;
+}
+
+/// Root inside puts a pipe where init looks users up; init does not wait for a writer.
+#[tokio::test]
+async fn a_pipe_as_the_list_of_users_holds_up_nobody() {
+    let fixture = Fixture::new();
+    let launched = fixture.launch("passwd-pipe").await;
+    let control = &launched.control;
+    sh_root(control, "rm /etc/passwd; mkfifo /etc/passwd").await;
+    let mut spec = ExecSpec::new(["true"]);
+    spec.user = Some("nobody-here".to_owned());
+    let asked = tokio::time::timeout(Duration::from_secs(10), control.exec(spec)).await;
+    assert!(asked.expect("an answer").is_err());
+    assert_eq!(sh(control, "exit 3").await.exit.code, 3);
+    fixture.end(&launched).await;
+}
+
+/// Deep, read-only and strangely named trees are removed like any other; `end` checks that nothing is left.
+#[tokio::test]
+async fn no_tree_resists_its_removal() {
+    let fixture = Fixture::new();
+    let launched = fixture.launch("deep").await;
+    let deep = "import os\nfor name in ('moved-1', '.moved-1', 'x'):\n os.chdir('/workspace')\n for _ in range(90):\n  os.mkdir(name); os.chdir(name)\n";
+    let made = sh(
+        &launched.control,
+        &format!("python3 -c \"{deep}\" && find /workspace -depth -type d -exec chmod 0555 {{}} +"),
+    )
+    .await;
+    assert_eq!(made.exit.code, 0, "{}", made.stderr);
+    fixture.end(&launched).await;
+}

@@ -62,7 +62,7 @@ impl FromRequestParts<App> for Auth {
 
 fn unauthenticated(message: &str) -> ApiError {
     ApiError::new(ErrorKind::Unauthenticated, message).hint(
-        "send `Authorization: Bearer sbk_…`; `sandboxer keys create` on the server's machine makes a key",
+        "send `Authorization: Bearer sbk_…`; `sandboxer keys create --name NAME` on the server's machine makes a key",
     )
 }
 

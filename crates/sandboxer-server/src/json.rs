@@ -99,6 +99,13 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
             "the body is empty where a JSON object was expected",
         ));
     }
+    // A struct may also be read from a list, by position, which nobody means.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "the body is a JSON list where an object was expected",
+        ));
+    }
     serde_json::from_slice(bytes).map_err(|source| explain(&source))
 }
 

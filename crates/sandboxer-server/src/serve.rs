@@ -76,7 +76,7 @@ async fn refuse_open_door(engine: &Engine, listen: SocketAddr) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Denied, format!("listening on {listen} needs an API key, and there is none"))
-        .with_hint("make one with `sandboxer keys create`, or listen on 127.0.0.1"))
+        .with_hint("make one with `sandboxer keys create --name NAME`, or listen on 127.0.0.1"))
 }
 
 fn cannot_bind(listen: SocketAddr, source: std::io::Error) -> Error {

@@ -141,6 +141,7 @@ impl Extension for Native {
     }
 
     async fn list(&self, tag_prefix: &str) -> Result<Vec<Found>> {
+        self.warm.sweep_the_dead();
         let found = self.runtime.list().map_err(map)?;
         Ok(found
             .into_iter()

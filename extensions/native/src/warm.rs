@@ -33,7 +33,6 @@ struct State {
     refilling: bool,
     made: u64,
     taken: u64,
-    swept: bool,
 }
 
 struct Ready {
@@ -58,8 +57,14 @@ impl WarmPool {
         }
         let warm = self.pick(spec);
         self.refill_soon();
-        // One that ended in the meantime is no loss: the caller launches its own.
-        self.runtime.adopt(warm?, spec.clone()).await.ok()
+        let warm = warm?;
+        let warm_id = warm.id.clone();
+        let adopted = self.runtime.adopt(warm, spec.clone()).await.ok();
+        if adopted.is_none() {
+            // It ended in the meantime, perhaps without its own cleaning up. The caller launches its own.
+            let _ = self.runtime.sweep(&warm_id);
+        }
+        adopted
     }
 
     /// The oldest one of this shape. Another shape empties the pool: the dropped connections end what was in it.
@@ -92,10 +97,7 @@ impl WarmPool {
     }
 
     /// A supervisor that was killed leaves its folder, and no row of a store tells of a warm one.
-    fn sweep_the_dead(&self) {
-        if std::mem::replace(&mut self.state().swept, true) {
-            return;
-        }
+    pub(crate) fn sweep_the_dead(&self) {
         for found in self.runtime.list().unwrap_or_default() {
             if found.id.starts_with(PREFIX) && !found.alive {
                 let _ = self.runtime.sweep(&found.id);
@@ -105,7 +107,6 @@ impl WarmPool {
 
     /// Makes one after the other until the pool is full, resting while creates come in.
     async fn refill(&self) {
-        self.sweep_the_dead();
         loop {
             let before = self.state().taken;
             tokio::time::sleep(QUIET).await;

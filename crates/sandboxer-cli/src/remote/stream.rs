@@ -109,10 +109,9 @@ pub(super) async fn events(
 
 async fn connect(client: &Client, subject: Option<SandboxId>, after: Option<EventId>) -> Result<BoxRead> {
     let mut call = events_call(client, subject).header("accept", "text/event-stream")?;
-    call = match after {
-        Some(after) => call.header("last-event-id", &after.to_string())?,
-        None => call.query("after", "latest"),
-    };
+    if let Some(after) = after {
+        call = call.header("last-event-id", &after.to_string())?;
+    }
     call.body().await
 }
 

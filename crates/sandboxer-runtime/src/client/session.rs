@@ -92,7 +92,7 @@ impl ExecSession {
         Ok(Self {
             pid,
             id,
-            stdin: stdin.map(ExecInput::new).transpose()?,
+            stdin: stdin.map(|fd| ExecInput::new(fd, tty)).transpose()?,
             stdout: stdout.map(|fd| ExecOutput::new(fd, handle.ended.clone())).transpose()?,
             stderr: stderr.map(|fd| ExecOutput::new(fd, handle.ended.clone())).transpose()?,
             handle,
@@ -189,13 +189,18 @@ fn watched(fd: OwnedFd) -> Result<AsyncFd<OwnedFd>> {
 #[derive(Debug)]
 pub struct ExecInput {
     fd: AsyncFd<OwnedFd>,
+    /// A terminal has no end of its own; it is told by a character.
+    is_terminal: bool,
 }
 
 impl ExecInput {
-    fn new(fd: OwnedFd) -> Result<Self> {
-        Ok(Self { fd: watched(fd)? })
+    fn new(fd: OwnedFd, is_terminal: bool) -> Result<Self> {
+        Ok(Self { fd: watched(fd)?, is_terminal })
     }
 }
+
+/// What a terminal takes as the end of its input, at the start of a line.
+const END_OF_TRANSMISSION: u8 = 4;
 
 impl AsyncWrite for ExecInput {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
@@ -211,8 +216,12 @@ impl AsyncWrite for ExecInput {
         Poll::Ready(Ok(()))
     }
 
-    /// Closing is what gives the end of file, and that is done by dropping.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Closing a pipe is what gives the end of file, and that is done by dropping; a terminal is told.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_terminal {
+            ready!(self.as_mut().poll_write(cx, &[END_OF_TRANSMISSION]))?;
+            self.is_terminal = false;
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -161,7 +161,12 @@ impl Init {
         match running.command {
             _ if running.ended => {}
             None => running.pending = Some((signal, whole_tree)),
-            Some(command) if whole_tree => kill::tree(monitor, Some(command), signal),
+            Some(command) if whole_tree => {
+                kill::tree(monitor, Some(command), signal);
+                // Where the monitor has the command's own user, the command may have stopped it; nobody is left to do
+                // so again, and it still has to report.
+                kill::one(monitor, libc::SIGCONT);
+            }
             Some(command) => kill::one(command, signal),
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::error::{Result, RuntimeError};
 use crate::identity::{DEFAULT_UID, DEFAULT_USER, HOST_ID_COUNT};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use std::io::Read as _;
 
 /// Who an exec runs as.
@@ -50,10 +51,21 @@ pub(super) fn resolve(wanted: Option<&str>, mapped: bool) -> Result<User> {
 
 fn passwd() -> Vec<User> {
     let mut text = Vec::new();
-    if let Ok(file) = std::fs::File::open("/etc/passwd") {
+    if let Some(file) = open_regular("/etc/passwd") {
         let _ = file.take(256 << 10).read_to_end(&mut text);
     }
     String::from_utf8_lossy(&text).lines().filter_map(parse).collect()
+}
+
+/// Root inside may have put a pipe or a device there, which must not hold up init.
+fn open_regular(path: &str) -> Option<std::fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let root =
+        rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve).ok()?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).ok()?.st_mode);
+    (kind == FileType::RegularFile).then(|| std::fs::File::from(file))
 }
 
 fn parse(line: &str) -> Option<User> {

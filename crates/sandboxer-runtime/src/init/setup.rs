@@ -44,6 +44,7 @@ pub(super) fn run(plan: &Plan<'_>, channel: &mut Conn) -> Result<Enforced> {
     if plan.mapped {
         privileges::become_user(0, 0, true)?;
     }
+    share_less_with_root();
     rootfs::make_private()?;
     rootfs::mount_overlay(&layers)?;
     rootfs::bind_system(plan.base)?;
@@ -76,6 +77,14 @@ pub(super) fn run(plan: &Plan<'_>, channel: &mut Conn) -> Result<Enforced> {
         .at("dumpable", "cannot hide init")?;
     report.push(Control::NotDumpable, Outcome::Enforced, "init is not dumpable");
     Ok(report)
+}
+
+/// Watches and the like are counted for the user who made the namespace, root included, across all its sandboxes. A
+/// bound of its own keeps one sandbox from taking everybody's; without it there is still the kernel's.
+fn share_less_with_root() {
+    for (setting, most) in [("max_inotify_instances", "48"), ("max_inotify_watches", "65536")] {
+        let _ = std::fs::write(format!("/proc/sys/user/{setting}"), most);
+    }
 }
 
 /// A supervisor killed with -9 takes its sandbox along; the closed channel is the second way.

@@ -135,7 +135,7 @@ fn check_waivers(spec: &SandboxSpec, overrides: ProbeOverrides) -> Result<()> {
             return Err(RuntimeError::missing(
                 control,
                 "switched off",
-                "allow a degraded sandbox to start without it",
+                "`--allow-degraded` (`allow_degraded` over HTTP) starts a sandbox without it, and says so wherever it is shown",
             ));
         }
     }

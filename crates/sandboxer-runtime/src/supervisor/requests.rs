@@ -244,6 +244,10 @@ impl Supervisor {
     }
 
     fn exited(&mut self, number: u64, code: i32, signal: Option<i32>) {
+        // A command that killed its monitor at once ends without a word about its start.
+        if self.execs.get(number).is_some_and(|exec| exec.info.pid.is_none()) {
+            self.started(number, 0, Vec::new());
+        }
         let Some(exec) = self.execs.get(number) else { return };
         let (client, timed_out, oom_before) = (exec.client, exec.timed_out, exec.oom_before);
         let killed = signal == Some(libc::SIGKILL) || code == 128 + libc::SIGKILL;

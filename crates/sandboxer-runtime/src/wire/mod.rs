@@ -140,7 +140,9 @@ impl Codec {
             if self.fds.len() > 16 * MAX_FDS {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "too many descriptors"));
             }
-            if received.bytes < chunk.len() || self.incoming.len() > self.max_frame + MAX_DATA + HEADER {
+            // A short answer does not mean that the socket is empty: one that brings descriptors ends with their
+            // message. Whoever watches for edges must read until there is nothing left.
+            if self.fds.len() > 8 * MAX_FDS || self.incoming.len() > self.max_frame + MAX_DATA + HEADER {
                 return Ok(true);
             }
         }
