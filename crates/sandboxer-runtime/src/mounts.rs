@@ -225,3 +225,6 @@ fn resolve(path: &Path) -> PathBuf {
     }
     path.to_owned()
 }
+
+#[cfg(test)]
+mod tests;
