@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::contender::{Chance, Contender, Record, Table, take_turns, timed};
 use crate::memory::each;
-use crate::server::{Api, Server};
+use crate::server::{Api, Server, WarmPool};
 use crate::volume;
 
 /// Alive in each of the two stores while the figures are taken, and the length of a page.
@@ -16,32 +16,35 @@ const MODELS: usize = 20;
 
 pub(crate) struct Sizes {
     pub(crate) stored: usize,
-    pub(crate) rounds: usize,
-    /// A create takes part in every such round.
-    pub(crate) create_every: usize,
+    pub(crate) reads: usize,
+    pub(crate) creates: usize,
 }
 
 pub(crate) fn run(binary: &Path, folder: &Path, sizes: &Sizes) -> Result<Table> {
     let (small_home, full_home) = (folder.join("small"), folder.join("full"));
     let ended = {
-        let server = Server::start(binary, &full_home)?;
+        let server = Server::start(binary, &full_home, WarmPool::Usual)?;
         make_models(&server)?
     };
     crate::report::note(&format!("storing {} sandboxes", sizes.stored));
     let stored = volume::fill(&full_home, sizes.stored)?;
     ensure!(stored.len() == sizes.stored && !ended.is_empty(), "the store was not filled");
 
-    let small = Server::start(binary, &small_home)?;
-    let full = Server::start(binary, &full_home)?;
+    let small = Server::start(binary, &small_home, WarmPool::Usual)?;
+    let full = Server::start(binary, &full_home, WarmPool::Usual)?;
     let small_ended = make_models(&small)?;
     let (small_living, full_living) = (living(&small)?, living(&full)?);
-    let mut contenders: Vec<Box<dyn Contender>> = vec![
+    let mut reads: Vec<Box<dyn Contender>> = vec![
         Box::new(Reads::new(&small, SMALL, small_living.clone(), small_ended)?),
         Box::new(Reads::new(&full, FULL, full_living.clone(), stored)?),
-        Box::new(Creates { api: small.api()?, name: "create_small", every: sizes.create_every }),
-        Box::new(Creates { api: full.api()?, name: "create_full", every: sizes.create_every }),
     ];
-    let table = take_turns(&mut contenders, 5, sizes.rounds)?;
+    let mut table = take_turns(&mut reads, 5, sizes.reads)?;
+    // Afterwards: what a create leaves to be done would be in the figures of the reads.
+    let mut creates: Vec<Box<dyn Contender>> = vec![
+        Box::new(Creates { api: small.api()?, name: "create_small" }),
+        Box::new(Creates { api: full.api()?, name: "create_full" }),
+    ];
+    table.append(&mut take_turns(&mut creates, 5, sizes.creates)?);
     each(&small, &small_living, |api, id| api.destroy(id))?;
     each(&full, &full_living, |api, id| api.destroy(id))?;
     Ok(table)
@@ -140,7 +143,6 @@ impl Contender for Reads {
 struct Creates {
     api: Api,
     name: &'static str,
-    every: usize,
 }
 
 impl Contender for Creates {
@@ -155,7 +157,8 @@ impl Contender for Creates {
         Ok(())
     }
 
-    fn every(&self) -> usize {
-        self.every
+    /// As for the other creates: the server makes the next one in advance.
+    fn rest(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(50)
     }
 }

@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ type Step = Box<dyn FnOnce() + Send>;
 static STEPS: Mutex<Vec<(u64, Step)>> = Mutex::new(Vec::new());
 /// Held while the steps are run: whoever comes second waits until everything is stopped.
 static RUNNING: Mutex<()> = Mutex::new(());
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 fn steps() -> MutexGuard<'static, Vec<(u64, Step)>> {
     STEPS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -45,12 +47,20 @@ pub(crate) fn on_end(step: impl FnOnce() + Send + 'static) -> Guard {
 }
 
 /// Undoes everything that is left.
-pub(crate) fn run_all() {
+fn run_all() {
     let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         // Taken out first: a step may take long and must not hold the list.
         let Some((_, step)) = steps().pop() else { return };
         step();
+    }
+}
+
+/// Undoes everything at the usual end. An interruption says the last word: what fails because of it is no failure.
+pub(crate) fn finish() {
+    run_all();
+    while INTERRUPTED.load(Ordering::SeqCst) {
+        std::thread::park();
     }
 }
 
@@ -76,6 +86,7 @@ pub(crate) fn watch() -> Result<()> {
                     _ = hangup.recv() => 1,
                 }
             });
+            INTERRUPTED.store(true, Ordering::SeqCst);
             crate::report::note("interrupted: stopping what was started");
             run_all();
             std::process::exit(128 + number);

@@ -32,7 +32,7 @@ use serde_json::json;
 use machine::Machine;
 use options::{Options, Phase};
 use results::Results;
-use server::Server;
+use server::{Server, WarmPool};
 
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         }
     };
     let outcome = cleanup::watch().and_then(|()| run(&options));
-    cleanup::run_all();
+    cleanup::finish();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -94,7 +94,7 @@ fn measure(options: &Options, temp: &Path, results: &mut Results) -> Result<()> 
     }
     if options.phases.contains(&Phase::Burst) {
         report::note("bursts");
-        let server = Server::start(&options.binary, &temp.join("burst"))?;
+        let server = Server::start(&options.binary, &temp.join("burst"), WarmPool::Usual)?;
         burst::run(&server, sizes.burst.div_ceil(10)).context("warm-up burst")?;
         for _ in 0..sizes.bursts {
             results.bursts.push(burst::run(&server, sizes.burst)?);
@@ -103,7 +103,8 @@ fn measure(options: &Options, temp: &Path, results: &mut Results) -> Result<()> 
     }
     if options.phases.contains(&Phase::Memory) {
         report::note("memory");
-        let server = Server::start(&options.binary, &temp.join("memory"))?;
+        // Warm sandboxes would share their pages with the ones that are looked at, and make them look smaller.
+        let server = Server::start(&options.binary, &temp.join("memory"), WarmPool::Off)?;
         results.memory = memory::run(&server, sizes.levels)?;
         report::print(&report::memory(&results.memory));
     }

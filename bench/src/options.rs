@@ -43,7 +43,7 @@ const FULL: Sizes = Sizes {
     burst: 100,
     bursts: 3,
     levels: &[1, 100, 500],
-    api: api::Sizes { stored: 100_000, rounds: 1_000, create_every: 5 },
+    api: api::Sizes { stored: 100_000, reads: 1_000, creates: 200 },
 };
 const QUICK: Sizes = Sizes {
     quick: true,
@@ -53,7 +53,7 @@ const QUICK: Sizes = Sizes {
     burst: 20,
     bursts: 1,
     levels: &[1, 20],
-    api: api::Sizes { stored: 2_000, rounds: 50, create_every: 5 },
+    api: api::Sizes { stored: 2_000, reads: 50, creates: 10 },
 };
 
 pub(crate) struct Options {

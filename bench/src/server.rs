@@ -49,6 +49,12 @@ impl Cli {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
+    /// Sees to it that no sandbox of this home outlives the guard.
+    pub(crate) fn guard(&self) -> Guard {
+        let ending = self.clone();
+        cleanup::on_end(move || ending.destroy_all())
+    }
+
     /// Ends every sandbox of this home, with or without a server.
     fn destroy_all(&self) {
         let Ok(listed) = self.run(&["list", "--json"]) else { return };
@@ -76,33 +82,44 @@ fn collect_ids(value: &Value, ids: &mut Vec<String>) {
     }
 }
 
+/// Whether the server has sandboxes ready before they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WarmPool {
+    /// As it comes.
+    Usual,
+    /// Every sandbox is made when it is asked for.
+    Off,
+}
+
 /// A running `sandboxer serve`; ended with all its sandboxes when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    pub(crate) cli: Cli,
     _guard: Guard,
 }
 
 impl Server {
-    pub(crate) fn start(binary: &Path, home: &Path) -> Result<Self> {
+    pub(crate) fn start(binary: &Path, home: &Path, pool: WarmPool) -> Result<Self> {
         std::fs::create_dir_all(home)?;
         let cli = Cli::new(binary, home);
         let address = free_address()?;
         let log = home.join("server.log");
         let mut serve = cli.command(&["serve", "--listen", &address.to_string()]);
+        if pool == WarmPool::Off {
+            serve.env("SANDBOXER_WARM", "0");
+        }
         let process = Managed::spawn(serve.stdout(Stdio::null()).stderr(File::create(&log)?))
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let (ending, ended) = (process.clone(), cli.clone());
+        let ending = process.clone();
         let guard = cleanup::on_end(move || {
             ending.stop(Duration::from_secs(40));
-            ended.destroy_all();
+            cli.destroy_all();
         });
         let end = Instant::now() + Duration::from_secs(30);
         while Instant::now() < end && process.is_running() {
             std::thread::sleep(Duration::from_millis(10));
             let ready = Client::connect(address).and_then(|mut client| client.get("/readyz"));
             if ready.is_ok_and(|answer| answer.status == 200) {
-                return Ok(Self { address, cli, _guard: guard });
+                return Ok(Self { address, _guard: guard });
             }
         }
         let said = std::fs::read_to_string(&log).unwrap_or_default();

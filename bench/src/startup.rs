@@ -9,19 +9,23 @@ use crate::bundle::Bundle;
 use crate::contender::{Contender, take_turns};
 use crate::docker::Docker;
 use crate::options::Options;
-use crate::ours::{CliCreate, CliExec, HttpCreate, HttpExec};
+use crate::ours::{COLD, CliCreate, CliExec, HttpCreate, HttpExec, WARM};
 use crate::peers::{Floor, OneShot, ShelteredCrun, find};
 use crate::results::Results;
-use crate::server::Server;
+use crate::server::{Cli, Server, WarmPool};
 
 pub(crate) fn run(options: &Options, temp: &Path, results: &mut Results) -> Result<()> {
     let sizes = &options.sizes;
     let mut contenders = peers(options, temp, results)?;
-    let server = Server::start(&options.binary, &temp.join("startup"))?;
-    contenders.push(Box::new(HttpCreate::new(&server)?));
+    let server = Server::start(&options.binary, &temp.join("startup"), WarmPool::Usual)?;
+    let cold = Server::start(&options.binary, &temp.join("cold"), WarmPool::Off)?;
+    contenders.push(Box::new(HttpCreate::new(&server, WARM)?));
+    contenders.push(Box::new(HttpCreate::new(&cold, COLD)?));
     contenders.push(Box::new(HttpExec::new(&server)?));
-    contenders.push(Box::new(CliCreate::new(&server)?));
-    contenders.push(Box::new(CliExec::new(&server)?));
+    let cli = Cli::new(&options.binary, &temp.join("cli"));
+    let _guard = cli.guard();
+    contenders.push(Box::new(CliCreate::new(&cli)));
+    contenders.push(Box::new(CliExec::new(&cli)?));
     results.startup = take_turns(&mut contenders, sizes.warm_up, sizes.rounds)?;
     Ok(())
 }

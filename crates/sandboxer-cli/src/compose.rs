@@ -52,6 +52,12 @@ impl Settings {
             })?;
         let mut extra = config.profiles;
         extra.extend(variable(EnvVars::SANDBOXER_PROFILES)?.map(PathBuf::from));
+        if let Some(missing) = globals.profiles.iter().find(|folder| !folder.is_dir()) {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("--profiles {}: there is no such folder", missing.display()),
+            ));
+        }
         extra.extend(globals.profiles.iter().cloned());
         // An empty value says "the local store" whatever the file says.
         let server = globals.server.clone().or(config.server).filter(|url| !url.is_empty());
