@@ -43,7 +43,7 @@ impl Dur {
 
 fn invalid(text: &str, why: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("`{}` is not a duration: {why}", printable(text)))
-        .with_hint("durations are written `500ms`, `90s`, `30m`, `2h`, `1d` or combined as `1h30m`")
+        .with_hint("durations are written `90s`, `30m`, `2h`, `1d` or combined as `1h30m`")
 }
 
 impl FromStr for Dur {
