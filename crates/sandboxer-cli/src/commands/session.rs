@@ -57,6 +57,8 @@ where
     E: AsyncWrite + Unpin,
 {
     let ExecSession { stdin, stdout, stderr, control } = session;
+    // Before the first output: whoever sees it may answer with a signal.
+    let signals = Signals::new()?;
     let feeder = match stdin {
         Some(stdin) if feeding => Some(tokio::spawn(feed(stdin))),
         // Dropped without input: the command reads the end at once.
@@ -82,7 +84,7 @@ where
             Err(Broken::Unread) => Ok(Ended::Unread),
             Err(Broken::Other(error)) => Err(error.into()),
         },
-        error = watch_signals(&control) => Err(error.into()),
+        error = watch_signals(signals, &control) => Err(error.into()),
         error = watch_size(&control, tty) => Err(error.into()),
     };
     if let Some(feeder) = feeder {
@@ -141,11 +143,7 @@ async fn feed(mut to: BoxWrite) {
 
 /// The first signal goes to the command, the second to everything that it started, the third kills. Never returns
 /// but with an error.
-async fn watch_signals(control: &Arc<dyn ExecControl>) -> Error {
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => return error,
-    };
+async fn watch_signals(mut signals: Signals, control: &Arc<dyn ExecControl>) -> Error {
     let mut count = 0_u32;
     loop {
         let signal = signals.next().await;
