@@ -7,7 +7,7 @@
 mod common;
 
 use common::{Fixture, eventually, process_exists, sh};
-use sandboxer_runtime::{LauncherExe, Runtime, SandboxSpec, fault};
+use sandboxer_runtime::{Launched, LauncherExe, Runtime, SandboxSpec, fault};
 use std::time::Duration;
 
 fn processes_in_cgroup(id: &str) -> Vec<i32> {
@@ -20,6 +20,28 @@ fn processes_in_cgroup(id: &str) -> Vec<i32> {
     .collect()
 }
 
+/// The supervisor of a warm sandbox dies while it gets its identity: under either name what is left can be swept.
+fn crash_while_adopting(
+    executor: &tokio::runtime::Runtime,
+    fixture: &Fixture,
+    runtime: &Runtime,
+    warm: Launched,
+    id: &str,
+    point: &str,
+) {
+    let (init, adopted) = (warm.init_pid, format!("{id}-adopted"));
+    executor.block_on(async {
+        let spec = SandboxSpec::new(&adopted, Duration::from_secs(60));
+        assert!(runtime.adopt(warm, spec).await.is_err(), "{point} was not reached");
+        eventually("its processes end", || !process_exists(init)).await;
+        for name in [id, &adopted] {
+            assert!(runtime.stop(name).await.unwrap().is_clean(), "{point}");
+        }
+    });
+    fixture.assert_nothing_left(id);
+    fixture.assert_nothing_left(&adopted);
+}
+
 #[test]
 fn a_crash_at_any_point_leaves_nothing_that_cannot_be_swept() {
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -29,11 +51,17 @@ fn a_crash_at_any_point_leaves_nothing_that_cannot_be_swept() {
         // SAFETY: this test is the only one of its binary, and no other thread reads the environment now.
         unsafe { std::env::set_var(fault::VARIABLE, point) };
         let runtime = Runtime::new(fixture.runtime.dirs().clone(), LauncherExe::Path(common::launcher()));
-        let launched = executor.block_on(runtime.launch(SandboxSpec::new(&id, Duration::from_secs(60))));
+        let mut spec = SandboxSpec::new(&id, Duration::from_secs(60));
+        spec.warm = point.contains(".adopt.");
+        let launched = executor.block_on(runtime.launch(spec));
         // From here on only the processes of the sandbox have it, not this one, which sweeps.
         // SAFETY: as above.
         unsafe { std::env::remove_var(fault::VARIABLE) };
         assert!(launched.is_ok() || !point.contains(".stop."), "{point} was reached during launch");
+        if point.contains(".adopt.") {
+            crash_while_adopting(&executor, &fixture, &runtime, launched.unwrap(), &id, point);
+            continue;
+        }
         if let Ok(launched) = &launched {
             executor.block_on(async {
                 assert_eq!(sh(&launched.control, "echo up").await.stdout, "up\n", "{point}");
