@@ -160,7 +160,14 @@ impl Init {
         let monitor = running.monitor.as_raw_nonzero().get();
         match running.command {
             _ if running.ended => {}
-            None => running.pending = Some((signal, whole_tree)),
+            None => {
+                running.pending = Some((signal, whole_tree));
+                // A command may stop its monitor before that has reported the start, and then nothing would ever be due.
+                if whole_tree {
+                    kill::tree(monitor, None, signal);
+                    kill::one(monitor, libc::SIGCONT);
+                }
+            }
             Some(command) if whole_tree => {
                 kill::tree(monitor, Some(command), signal);
                 // Where the monitor has the command's own user, the command may have stopped it; nobody is left to do
