@@ -27,7 +27,7 @@ pub struct Capability {
     pub archive: bool,
     /// Reaches a port inside.
     pub port: bool,
-    /// Enforces `workspace.access` other than `rw`.
+    /// Enforces `workspace.access: ro`.
     pub workspace_access: bool,
     /// Keeps a workspace beyond the life of a sandbox; without it only `persistence: ephemeral` is accepted.
     pub persistence: bool,
@@ -42,12 +42,21 @@ pub struct Capability {
     /// Ends an idle sandbox by itself.
     pub idle_reap: bool,
     pub pause: bool,
+    /// Takes checkpoints of a living sandbox, and deletes them.
     pub snapshot: bool,
+    /// Starts a sandbox from a checkpoint.
     pub restore: bool,
+    /// Several sandboxes from one checkpoint at a time.
     pub fork: bool,
     pub gpu: bool,
     /// Runs on a machine of the user's own.
     pub self_hosted: bool,
+    /// Places sandboxes on the engine's own machine.
+    pub host_local: bool,
+    /// Places sandboxes on hosts that are reached by SSH.
+    pub host_ssh: bool,
+    /// Has logs of its own beside those of commands.
+    pub backend_logs: bool,
     /// Accepts `image: host`.
     pub image_host: bool,
     /// Accepts an OCI reference.

@@ -54,6 +54,10 @@ kinds! {
     ProfileNotFound, "profile_not_found", 3, 404, Permanent;
     ExtensionNotFound, "extension_not_found", 3, 404, Permanent;
     ExecNotFound, "exec_not_found", 3, 404, Permanent;
+    HostNotFound, "host_not_found", 3, 404, Permanent;
+    SnapshotNotFound, "snapshot_not_found", 3, 404, Permanent;
+    /// An image that the backend does not have and cannot get.
+    ImageNotFound, "image_not_found", 3, 404, Permanent;
     /// A file, key, route or event that is not there.
     NotFound, "not_found", 3, 404, Permanent;
     /// Somebody else got there first, or the target already exists.
@@ -67,6 +71,10 @@ kinds! {
     Denied, "denied", 5, 403, Permanent;
     /// A host path that no sandbox may see.
     MountRefused, "mount_refused", 5, 403, Permanent;
+    /// A host that shows another key than the pinned one, or one that nobody has confirmed.
+    HostKeyRefused, "host_key_refused", 5, 403, Permanent;
+    /// A compose file, template or option that asks for more than the profile allows.
+    Refused, "refused", 5, 403, Permanent;
     InsufficientCredits, "insufficient_credits", 6, 402, Permanent;
     /// No extension fits the request, or none that fits is up.
     NoBackend, "no_backend", 7, 503, Temporary;
@@ -74,6 +82,8 @@ kinds! {
     Unsupported, "unsupported", 7, 501, Permanent;
     /// A required isolation control is missing on the machine that would run the sandbox.
     IsolationUnavailable, "isolation_unavailable", 7, 503, Permanent;
+    /// A host or an engine that does not answer.
+    Unreachable, "unreachable", 7, 503, Temporary;
     /// Too many requests, creates or execs at once.
     RateLimited, "rate_limited", 1, 429, Temporary;
     Timeout, "timeout", 124, 504, Temporary;
@@ -81,6 +91,8 @@ kinds! {
     Cancelled, "cancelled", 130, 499, Permanent;
     /// A setup command of the profile failed.
     SetupFailed, "setup_failed", 1, 422, Permanent;
+    /// An image build failed; its last words are in the error.
+    BuildFailed, "build_failed", 1, 422, Permanent;
     /// The backend said no or broke.
     BackendFailed, "backend_failed", 1, 502, Temporary;
     /// A destroy that left something behind; it stays visible and is tried again.

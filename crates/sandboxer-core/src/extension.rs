@@ -1,19 +1,24 @@
 //! The extension contract: an adapter to one backend reports facts, the engine decides.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::capability::Capability;
 use crate::duration::Dur;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use crate::files::FileInfo;
-use crate::id::{ExecId, SandboxId};
+use crate::id::{ExecId, SandboxId, SnapshotId};
 use crate::isolation::{Control, IsolationLevel};
+use crate::snapshot::Taken;
 use crate::spec::SandboxSpec;
 
 /// What an extension is, without asking its backend.
@@ -54,16 +59,49 @@ pub struct ProvisionRequest {
     /// The mark that finds it again; a second provision with the same tag returns the first one's handle.
     pub tag: String,
     pub spec: SandboxSpec,
+    /// The name of the host, already chosen.
     pub host: String,
+    /// A plain tar with what the workspace starts with. It goes in before `workspace.access` is applied.
+    pub seed: Option<PathBuf>,
+    /// Start from this checkpoint instead of the image.
+    pub from: Option<Taken>,
+    /// Long work tells here how far it is.
+    pub progress: Progress,
     /// The backend ends the sandbox by itself at this moment, whoever lives then.
     pub expires_at: Timestamp,
     pub idle_reap: Option<Dur>,
+}
+
+/// Where long work tells how far it is; whoever created the sandbox reads it.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+
+impl Progress {
+    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    /// One line for people.
+    pub fn say(&self, line: impl AsRef<str>) {
+        if let Some(tell) = &self.0 {
+            tell(line.as_ref());
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress")
+    }
 }
 
 /// What the extension needs to find the sandbox again, and what it enforced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handle {
     pub tag: String,
+    /// The name of the host that it is on.
+    #[serde(default = "local")]
+    pub host: String,
     pub effective: IsolationLevel,
     pub controls: Vec<Control>,
     /// A required control was waived by `allow_degraded`.
@@ -71,6 +109,15 @@ pub struct Handle {
     /// The extension's own words; nobody else reads them.
     pub data: serde_json::Value,
 }
+
+fn local() -> String {
+    crate::host::LOCAL.to_owned()
+}
+
+/// A connection to a port inside a sandbox.
+pub trait Duplex: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
+pub type BoxDuplex = Pin<Box<dyn Duplex>>;
 
 /// How a consumer reaches the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -81,6 +128,21 @@ pub struct Reachability {
     pub endpoint: String,
     /// How the probe showed that it answers.
     pub probe: String,
+    /// Ports that the backend published, each with the address that reaches it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PublishedPort>,
+}
+
+/// One port that can be reached from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PublishedPort {
+    /// The part of the sandbox that listens, where it has parts: a compose service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The port inside.
+    pub port: u16,
+    /// `127.0.0.1:49153`, as seen on the sandbox's host.
+    pub address: String,
 }
 
 /// What a teardown removed and what it could not.
@@ -102,12 +164,14 @@ pub struct Leftover {
     pub reason: String,
 }
 
-/// One thing of ours that the backend still has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the backend still has under one tag of ours: a sandbox's or a snapshot's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Found {
     pub tag: String,
-    /// It works; otherwise only its remains are there.
+    /// It works; otherwise only its remains are there. A snapshot is alive when it can be used.
     pub alive: bool,
+    /// What a teardown of the tag would remove, each as `container sandboxer-sbx_…` or `directory /…`.
+    pub parts: Vec<String>,
 }
 
 /// Where a sandbox stands according to its backend.
@@ -138,8 +202,13 @@ pub struct Usage {
 pub trait Extension: Send + Sync + 'static {
     fn describe(&self) -> Description;
 
-    /// What is there and what is missing, without changing anything.
-    async fn check(&self) -> Result<CheckReport>;
+    /// What is there and what is missing on this host, without changing anything.
+    async fn check(&self, host: &str) -> Result<CheckReport>;
+
+    /// How long a provision of this may take, where the engine's own limit is too short: an image that is built first.
+    fn provision_timeout(&self, _spec: &SandboxSpec) -> Option<Dur> {
+        None
+    }
 
     /// Idempotent on the tag.
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle>;
@@ -148,10 +217,10 @@ pub trait Extension: Send + Sync + 'static {
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability>;
 
     /// Removes it and everything that belongs to the tag. Idempotent; works without a handle after a crash.
-    async fn teardown(&self, tag: &str, handle: Option<&Handle>) -> Result<CleanupReport>;
+    async fn teardown(&self, host: &str, tag: &str, handle: Option<&Handle>) -> Result<CleanupReport>;
 
-    /// Everything of ours whose tag starts so, alive or not.
-    async fn list(&self, tag_prefix: &str) -> Result<Vec<Found>>;
+    /// Everything of ours on this host whose tag starts so, alive or not. Sandboxes have tags `sbx_…`, snapshots `snp_…`.
+    async fn list(&self, host: &str, tag_prefix: &str) -> Result<Vec<Found>>;
 
     /// Usage and details, read back from the backend.
     async fn status(&self, handle: &Handle) -> Result<BackendStatus>;
@@ -238,8 +307,42 @@ pub trait Extension: Send + Sync + 'static {
         Err(self.unsupported("archives"))
     }
 
+    /// A connection to a port that something inside listens on, on its loopback.
+    async fn port_connect(&self, _handle: &Handle, _port: u16) -> Result<BoxDuplex> {
+        Err(self.unsupported("ports"))
+    }
+
+    /// What the backend itself logged: the services of a compose stack, the console of a machine.
+    async fn backend_logs(&self, _handle: &Handle, _follow: bool) -> Result<BoxRead> {
+        Err(self.unsupported("logs of the backend"))
+    }
+
+    /// Stops everything inside where it stands. Idempotent, as is `resume`.
+    async fn pause(&self, _handle: &Handle) -> Result<()> {
+        Err(self.unsupported("pause"))
+    }
+
+    async fn resume(&self, _handle: &Handle) -> Result<()> {
+        Err(self.unsupported("pause"))
+    }
+
+    /// Takes a checkpoint under this id, which `list` finds as its tag. Idempotent on the id.
+    async fn snapshot(&self, _handle: &Handle, _id: SnapshotId) -> Result<Taken> {
+        Err(self.unsupported("snapshots"))
+    }
+
+    /// Removes a checkpoint. Idempotent; works without `taken` after a crash.
+    async fn snapshot_delete(
+        &self,
+        _host: &str,
+        _id: SnapshotId,
+        _taken: Option<&Taken>,
+    ) -> Result<CleanupReport> {
+        Err(self.unsupported("snapshots"))
+    }
+
     /// Facts about the machine behind it, for `inspect host`.
-    async fn host_facts(&self) -> Result<serde_json::Value> {
+    async fn host_facts(&self, _host: &str) -> Result<serde_json::Value> {
         Err(self.unsupported("host telemetry"))
     }
 

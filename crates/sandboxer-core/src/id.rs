@@ -109,6 +109,10 @@ id!(
     ExecId, "exe", "an exec", ErrorKind::ExecNotFound
 );
 id!(
+    /// One point-in-time checkpoint of a workspace.
+    SnapshotId, "snp", "a snapshot", ErrorKind::SnapshotNotFound
+);
+id!(
     /// One lifecycle fact.
     EventId, "evt", "an event", ErrorKind::NotFound
 );

@@ -62,6 +62,9 @@ pub struct WorkspaceRequest {
     pub mode: Option<WorkspaceMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<WorkspaceAccess>,
+    /// The folder that the workspace starts with, on the machine that runs the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -47,8 +47,8 @@ pub fn unmet(capability: &Capability, spec: &SandboxSpec) -> Vec<String> {
         (capability.secrets || (spec.secrets.is_empty() && spec.secret_refs.is_empty()), "secrets"),
         (capability.mounts || spec.mounts.is_empty(), "mounts"),
         (
-            capability.workspace_access || spec.workspace.access == WorkspaceAccess::Rw,
-            "`workspace.access` other than `rw`",
+            capability.workspace_access || spec.workspace.access != WorkspaceAccess::Ro,
+            "`workspace.access: ro`",
         ),
         (
             capability.persistence || spec.persistence == Persistence::Ephemeral,

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::profile::{
-    Image, Isolation, Mount, Network, Persistence, Profile, Requires, Resources, Secret, Setup, Workspace,
+    ComposeOptions, Danger, DockerOptions, Image, Isolation, Mount, Network, PackerOptions, Persistence,
+    Profile, Requires, Resources, Secret, Setup, Workspace,
 };
 use crate::request::CreateRequest;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SandboxSpec {
     /// `profile.agent-dev@1.0.0`.
     pub profile: String,
@@ -21,6 +22,9 @@ pub struct SandboxSpec {
     pub isolation: Isolation,
     pub network: Network,
     pub workspace: Workspace,
+    /// The folder that the workspace starts with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_source: Option<String>,
     pub resources: Resources,
     /// Visible to every command inside: the profile's variables, then the request's.
     pub variables: BTreeMap<String, String>,
@@ -29,6 +33,14 @@ pub struct SandboxSpec {
     pub mounts: Vec<Mount>,
     pub setup: Setup,
     pub requires: Requires,
+    #[serde(default)]
+    pub docker: DockerOptions,
+    #[serde(default)]
+    pub compose: ComposeOptions,
+    #[serde(default)]
+    pub packer: PackerOptions,
+    #[serde(default)]
+    pub dangerously_allow: Vec<Danger>,
     pub inputs: BTreeMap<String, String>,
     pub allow_degraded: bool,
 }
@@ -61,6 +73,7 @@ impl SandboxSpec {
             isolation: profile.isolation.clone(),
             network: profile.network.clone(),
             workspace,
+            workspace_source: request.workspace.as_ref().and_then(|wanted| wanted.source.clone()),
             resources: profile.resources.clone(),
             variables,
             secrets: profile.secrets.clone(),
@@ -68,6 +81,10 @@ impl SandboxSpec {
             mounts: profile.mounts.clone(),
             setup: profile.setup.clone(),
             requires,
+            docker: profile.docker.clone(),
+            compose: profile.compose.clone(),
+            packer: profile.packer.clone(),
+            dangerously_allow: profile.dangerously_allow.clone(),
             inputs: request.inputs.clone(),
             allow_degraded: request.allow_degraded,
         }

@@ -277,6 +277,7 @@ fn recreate_request(old: &Stored) -> CreateRequest {
         workspace: Some(sandboxer_core::request::WorkspaceRequest {
             mode: Some(sandbox.workspace.mode),
             access: Some(sandbox.workspace.access),
+            source: spec.workspace_source.clone(),
         }),
         inputs: spec.inputs.clone(),
         ttl: Some(sandbox.ttl),

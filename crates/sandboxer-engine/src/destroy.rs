@@ -118,7 +118,7 @@ impl Engine {
         let (tag, timeout) = (stored.record.id().to_string(), self.inner.limits.teardown_timeout);
         let work = async {
             let extension = self.extension_of(&stored)?;
-            extension.teardown(&tag, stored.record.handle.as_ref()).await
+            extension.teardown(&stored.record.sandbox.host, &tag, stored.record.handle.as_ref()).await
         };
         let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
             Err(Error::new(

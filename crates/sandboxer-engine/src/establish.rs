@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::exec::ExecSpec;
-use sandboxer_core::extension::{Extension, Handle, ProvisionRequest, Reachability};
+use sandboxer_core::extension::{Extension, Handle, Progress, ProvisionRequest, Reachability};
 use sandboxer_core::isolation::{IsolationReport, Outcome};
 use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::{Error, ErrorKind, ExecId, Result, State};
@@ -62,6 +62,9 @@ impl Engine {
             tag: record.id().to_string(),
             spec: record.spec.clone(),
             host: record.sandbox.host.clone(),
+            seed: None,
+            from: None,
+            progress: Progress::default(),
             expires_at: record.sandbox.expires_at,
             idle_reap: record.sandbox.idle_reap,
         };
@@ -128,7 +131,7 @@ impl Engine {
         // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
         let tag = stored.record.id().to_string();
         if let Ok(extension) = self.extension_of(&stored)
-            && let Err(cleanup) = extension.teardown(&tag, None).await
+            && let Err(cleanup) = extension.teardown(&stored.record.sandbox.host, &tag, None).await
         {
             tracing::warn!(error = ?cleanup, sandbox = tag, "a failed create left something behind");
         }

@@ -1,6 +1,7 @@
 //! Views of the catalog, the extensions, the machine and one sandbox.
 
 use sandboxer_core::extension::{BackendStatus, CheckReport, Description};
+use sandboxer_core::host;
 use sandboxer_core::profile::Profile;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::sandbox::Sandbox;
@@ -77,7 +78,7 @@ impl Engine {
         let mut out = Vec::new();
         for extension in self.inner.registry.iter() {
             let description = extension.describe();
-            let check = extension.check().await.unwrap_or_else(|error| CheckReport {
+            let check = extension.check(host::LOCAL).await.unwrap_or_else(|error| CheckReport {
                 ok: false,
                 items: vec![sandboxer_core::extension::CheckItem {
                     name: "check".into(),
@@ -94,20 +95,20 @@ impl Engine {
 
     pub async fn extension(&self, id: &str) -> Result<ExtensionView> {
         let extension = self.inner.registry.get(id)?;
-        Ok(ExtensionView { description: extension.describe(), check: extension.check().await? })
+        Ok(ExtensionView { description: extension.describe(), check: extension.check(host::LOCAL).await? })
     }
 
     pub async fn inspect_host(&self, caller: &Caller) -> Result<HostReport> {
         caller.require(Action::Operate)?;
         let mut facts = serde_json::Map::new();
         for extension in self.inner.registry.iter() {
-            if let Ok(serde_json::Value::Object(more)) = extension.host_facts().await {
+            if let Ok(serde_json::Value::Object(more)) = extension.host_facts(host::LOCAL).await {
                 facts.extend(more);
             }
         }
         let living = self.inner.store.living().await?;
         Ok(HostReport {
-            host: crate::plan::LOCAL_HOST.to_owned(),
+            host: host::LOCAL.to_owned(),
             facts: facts.into(),
             sandboxes: living.into_iter().map(|stored| stored.record.sandbox).collect(),
         })

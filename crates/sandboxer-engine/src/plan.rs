@@ -1,6 +1,7 @@
 //! From a request to a plan: the profile, the effective configuration, the route, the TTL. Nothing is written yet.
 
 use sandboxer_core::extension::Registry;
+use sandboxer_core::host;
 use sandboxer_core::profile::{Profile, Scope, Strategy};
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{Offer, RouteDecision, unmet};
@@ -9,9 +10,6 @@ use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, Error, ErrorKind, Result, Retry};
 
 use crate::Engine;
-
-/// The machine that the engine itself runs on.
-pub(crate) const LOCAL_HOST: &str = "local";
 
 /// What a create would do; also the answer to `create --dry-run`.
 #[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
@@ -83,8 +81,8 @@ impl Engine {
 
     /// Only the local machine is registered until `hosts add` exists: any other wish is refused, never ignored.
     fn host_for(&self, _profile: &Profile, request: &CreateRequest) -> Result<String> {
-        let wanted = request.host.as_deref().or(self.inner.host.as_deref()).unwrap_or(LOCAL_HOST);
-        if wanted == LOCAL_HOST {
+        let wanted = request.host.as_deref().or(self.inner.host.as_deref()).unwrap_or(host::LOCAL);
+        if wanted == host::LOCAL {
             return Ok(wanted.to_owned());
         }
         Err(Error::new(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sandboxer_core::host;
 use sandboxer_core::sandbox::reason;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::Stored;
@@ -53,7 +54,7 @@ impl Engine {
     /// that is being made right now is among them.
     async fn remove_orphans(&self, known: &BTreeMap<String, State>, report: &mut ReconcileReport) {
         for extension in self.inner.registry.iter() {
-            let found = match extension.list(SandboxId::PREFIX).await {
+            let found = match extension.list(host::LOCAL, SandboxId::PREFIX).await {
                 Ok(found) => found,
                 Err(error) => {
                     report.problems.push(format!("{}: {error:?}", extension.describe().id));
@@ -71,7 +72,7 @@ impl Engine {
                         continue;
                     }
                 }
-                match extension.teardown(&orphan.tag, None).await {
+                match extension.teardown(host::LOCAL, &orphan.tag, None).await {
                     Ok(cleanup) if cleanup.is_clean() => report.removed.push(orphan.tag),
                     Ok(cleanup) => report.problems.push(format!("{}: left {:?}", orphan.tag, cleanup.left)),
                     Err(error) => report.problems.push(format!("{}: {error:?}", orphan.tag)),

@@ -91,6 +91,7 @@ impl Extension for Scripted {
                 idle_reap: true,
                 image_host: true,
                 self_hosted: true,
+                host_local: true,
                 ..Capability::default()
             },
             pricing: "self-hosted".into(),
@@ -98,7 +99,7 @@ impl Extension for Scripted {
         }
     }
 
-    async fn check(&self) -> Result<CheckReport> {
+    async fn check(&self, _host: &str) -> Result<CheckReport> {
         Ok(CheckReport { ok: true, items: Vec::new() })
     }
 
@@ -126,6 +127,7 @@ impl Extension for Scripted {
         let control = Control { name: "script".into(), outcome: Outcome::Enforced, detail: String::new() };
         Ok(Handle {
             tag: request.tag,
+            host: request.host,
             effective: IsolationLevel::Container,
             controls: vec![control],
             degraded: false,
@@ -137,10 +139,15 @@ impl Extension for Scripted {
         if self.world().script.probe_fails {
             return Err(Error::new(ErrorKind::BackendFailed, "the probe got no answer"));
         }
-        Ok(Reachability { method: "exec".into(), endpoint: String::new(), probe: "scripted".into() })
+        Ok(Reachability {
+            method: "exec".into(),
+            endpoint: String::new(),
+            probe: "scripted".into(),
+            ports: Vec::new(),
+        })
     }
 
-    async fn teardown(&self, tag: &str, _handle: Option<&Handle>) -> Result<CleanupReport> {
+    async fn teardown(&self, _host: &str, tag: &str, _handle: Option<&Handle>) -> Result<CleanupReport> {
         let script = self.world().script.clone();
         if script.teardown_fails {
             return Err(Error::new(ErrorKind::BackendFailed, "the backend is away"));
@@ -153,10 +160,10 @@ impl Extension for Scripted {
         Ok(CleanupReport { removed: removed.into_iter().collect(), left: Vec::new() })
     }
 
-    async fn list(&self, tag_prefix: &str) -> Result<Vec<Found>> {
+    async fn list(&self, _host: &str, tag_prefix: &str) -> Result<Vec<Found>> {
         let world = self.world();
         let tags = world.living.iter().filter(|tag| tag.starts_with(tag_prefix));
-        Ok(tags.map(|tag| Found { tag: tag.clone(), alive: true }).collect())
+        Ok(tags.map(|tag| Found { tag: tag.clone(), alive: true, parts: Vec::new() }).collect())
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {

@@ -97,6 +97,7 @@ impl Extension for Native {
                 extend_ttl: true,
                 idle_reap: true,
                 self_hosted: true,
+                host_local: true,
                 image_host: true,
                 ..Capability::default()
             },
@@ -105,7 +106,7 @@ impl Extension for Native {
         }
     }
 
-    async fn check(&self) -> Result<CheckReport> {
+    async fn check(&self, _host: &str) -> Result<CheckReport> {
         Ok(host::check(&self.probe().await?))
     }
 
@@ -132,21 +133,26 @@ impl Extension for Native {
             method: "exec".into(),
             endpoint: format!("/v1/sandboxes/{}/execs", handle.tag),
             probe: "the first process inside answered over the control socket".into(),
+            ports: Vec::new(),
         })
     }
 
-    async fn teardown(&self, tag: &str, _handle: Option<&Handle>) -> Result<CleanupReport> {
+    async fn teardown(&self, _host: &str, tag: &str, _handle: Option<&Handle>) -> Result<CleanupReport> {
         self.fresh.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(tag);
         self.runtime.stop(tag).await.map(provision::to_report).map_err(map)
     }
 
-    async fn list(&self, tag_prefix: &str) -> Result<Vec<Found>> {
+    async fn list(&self, _host: &str, tag_prefix: &str) -> Result<Vec<Found>> {
         self.warm.sweep_the_dead();
         let found = self.runtime.list().map_err(map)?;
         Ok(found
             .into_iter()
             .filter(|found| found.id.starts_with(tag_prefix))
-            .map(|found| Found { tag: found.id, alive: found.alive })
+            .map(|found| Found {
+                parts: vec![format!("native sandbox {}", found.id)],
+                tag: found.id,
+                alive: found.alive,
+            })
             .collect())
     }
 
@@ -266,7 +272,7 @@ impl Extension for Native {
         files::copy_in(tar, writer).await
     }
 
-    async fn host_facts(&self) -> Result<serde_json::Value> {
+    async fn host_facts(&self, _host: &str) -> Result<serde_json::Value> {
         Ok(host::facts(&self.probe().await?, &self.root))
     }
 }

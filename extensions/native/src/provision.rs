@@ -53,7 +53,8 @@ pub(crate) fn to_handle(tag: String, enforced: &runtime::Enforced) -> Result<Han
         .any(|control| control.outcome == runtime::Outcome::Missing && !LIMITS.contains(&control.control));
     let controls = enforced.controls.iter().map(to_control).collect::<Result<_>>()?;
     let effective = if waived { IsolationLevel::Policy } else { IsolationLevel::Container };
-    Ok(Handle { tag, effective, controls, degraded: waived, data: serde_json::Value::Null })
+    let host = sandboxer_core::host::LOCAL.to_owned();
+    Ok(Handle { tag, host, effective, controls, degraded: waived, data: serde_json::Value::Null })
 }
 
 fn to_control(control: &runtime::EnforcedControl) -> Result<Control> {

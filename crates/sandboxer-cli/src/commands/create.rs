@@ -106,7 +106,11 @@ fn request(args: CreateArgs) -> CreateRequest {
     CreateRequest {
         profile: args.profile,
         scope: args.scope,
-        workspace: (mode.is_some() || access.is_some()).then_some(WorkspaceRequest { mode, access }),
+        workspace: (mode.is_some() || access.is_some()).then_some(WorkspaceRequest {
+            mode,
+            access,
+            source: None,
+        }),
         inputs: map(args.input),
         ttl: args.ttl,
         consumer: Consumer {

@@ -24,7 +24,8 @@ sections! {
     TOP = "": [
         "id", "version", "description", "extends", "extension", "image", "persistence", "isolation", "network",
         "workspace", "scope_default", "ttl", "resources", "variables", "secrets", "secret_refs", "mounts", "setup",
-        "requires", "route", "placement", "reachability", "metadata",
+        "requires", "route", "placement", "docker", "compose", "packer", "dangerously_allow", "reachability",
+        "metadata",
     ];
     ISOLATION = "isolation": ["level"];
     NETWORK = "network": ["default", "egress"];
@@ -39,7 +40,10 @@ sections! {
     REQUIRES = "requires": ["isolation", "gpu", "snapshot", "fork", "pause", "region"];
     ROUTE = "route": ["strategy", "fallback", "constraints"];
     CONSTRAINTS = "route.constraints": ["max_cost_per_hour", "require_isolation", "region"];
-    PLACEMENT = "placement": ["prefer", "fallback"];
+    PLACEMENT = "placement": ["prefer", "fallback", "strategy"];
+    DOCKER = "docker": ["runtime"];
+    COMPOSE = "compose": ["file", "service"];
+    PACKER = "packer": ["template", "variables", "files", "ssh_user"];
     REACHABILITY = "reachability": ["tunnel", "identity"];
     METADATA = "metadata": ["cost_class", "latency_class", "tags"];
 }
@@ -71,6 +75,8 @@ const STRATEGIES: &[(&str, Strategy)] = &[
     ("lowest-latency", Strategy::LowestLatency),
     ("explicit", Strategy::Explicit),
 ];
+const PLACEMENT_STRATEGIES: &[(&str, PlacementStrategy)] =
+    &[("spread", PlacementStrategy::Spread), ("pack", PlacementStrategy::Pack)];
 const COST_CLASSES: &[(&str, CostClass)] =
     &[("self-hosted", CostClass::SelfHosted), ("saas-metered", CostClass::SaasMetered)];
 
@@ -99,6 +105,10 @@ pub(super) fn profile(root: &Node) -> Result<Profile> {
         requires: requires(&top)?,
         route: route(&top)?,
         placement: placement(&top)?,
+        docker: DockerOptions { runtime: top.section(&DOCKER)?.text("runtime")? },
+        compose: compose(&top)?,
+        packer: packer(&top)?,
+        dangerously_allow: top.choices("dangerously_allow", Danger::ALL)?,
         reachability: reachability(&top)?,
         metadata: metadata(&top)?,
     })
@@ -234,7 +244,26 @@ fn route(top: &Fields<'_>) -> Result<RouteSpec> {
 
 fn placement(top: &Fields<'_>) -> Result<Placement> {
     let section = top.section(&PLACEMENT)?;
-    Ok(Placement { prefer: section.texts("prefer")?, fallback: section.texts("fallback")? })
+    Ok(Placement {
+        prefer: section.texts("prefer")?,
+        fallback: section.texts("fallback")?,
+        strategy: section.choice("strategy", PLACEMENT_STRATEGIES)?.unwrap_or_default(),
+    })
+}
+
+fn compose(top: &Fields<'_>) -> Result<ComposeOptions> {
+    let section = top.section(&COMPOSE)?;
+    Ok(ComposeOptions { file: section.text("file")?, service: section.text("service")? })
+}
+
+fn packer(top: &Fields<'_>) -> Result<PackerOptions> {
+    let section = top.section(&PACKER)?;
+    Ok(PackerOptions {
+        template: section.text("template")?,
+        variables: section.free_map("variables")?.into_iter().collect(),
+        files: section.texts("files")?,
+        ssh_user: section.text("ssh_user")?,
+    })
 }
 
 fn reachability(top: &Fields<'_>) -> Result<ReachabilitySpec> {

@@ -165,6 +165,22 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// A list of words of a closed list.
+    pub(super) fn choices<T: Copy>(&self, key: &str, choices: &[(&'static str, T)]) -> Result<Vec<T>> {
+        self.each(key, |node, path| {
+            let word = text(node, &path)?;
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            choices.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
+                node.place
+                    .refuse(format!("`{path}`: `{}` is not one of its values", printable(&word)))
+                    .with_hint(
+                        did_you_mean(&word, words.iter().copied())
+                            .unwrap_or_else(|| format!("its values are {}", list(&words))),
+                    )
+            })
+        })
+    }
+
     /// Every item of the list under `key`, as a mapping.
     pub(super) fn mappings<T>(
         &self,

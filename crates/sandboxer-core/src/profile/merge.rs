@@ -15,7 +15,7 @@ use crate::error::Result;
 /// What a file says about itself only.
 const OWN: [&str; 4] = ["id", "version", "description", "extends"];
 /// Mappings of the schema; everything else is replaced as a whole.
-const MERGED: [&str; 12] = [
+const MERGED: [&str; 15] = [
     "isolation",
     "network",
     "workspace",
@@ -26,6 +26,9 @@ const MERGED: [&str; 12] = [
     "requires",
     "route",
     "placement",
+    "docker",
+    "compose",
+    "packer",
     "reachability",
     "metadata",
 ];

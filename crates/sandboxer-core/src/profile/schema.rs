@@ -61,6 +61,18 @@ pub struct Profile {
     pub route: RouteSpec,
     #[serde(default)]
     pub placement: Placement,
+    /// What only `ext.docker` reads.
+    #[serde(default)]
+    pub docker: DockerOptions,
+    /// What only `ext.compose-ssh` reads.
+    #[serde(default)]
+    pub compose: ComposeOptions,
+    /// What only `ext.vm-packer` reads.
+    #[serde(default)]
+    pub packer: PackerOptions,
+    /// Break-glass: each lifts one refusal, and every sandbox shows it as a control that is missing.
+    #[serde(default)]
+    pub dangerously_allow: Vec<Danger>,
     #[serde(default)]
     pub reachability: ReachabilitySpec,
     #[serde(default)]
@@ -371,6 +383,81 @@ pub struct Placement {
     pub prefer: Vec<String>,
     #[serde(default)]
     pub fallback: Vec<String>,
+    /// Among hosts of the same preference.
+    #[serde(default)]
+    pub strategy: PlacementStrategy,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementStrategy {
+    /// The emptiest host first.
+    #[default]
+    Spread,
+    /// The fullest host that still has room first.
+    Pack,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DockerOptions {
+    /// A runtime that the engine knows, such as `runsc` or `kata`; the engine's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ComposeOptions {
+    /// The compose file, relative to the bundle; the usual names when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The service that commands and files go to; the first of the file when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PackerOptions {
+    /// The template's file, absolute or relative to the working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Passed to the build; never a place for secrets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+    /// Files and folders that the template uses: a change in them makes a new image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// The account in the image; `root` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_user: Option<String>,
+}
+
+/// One refusal that a profile lifts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Danger {
+    /// Containers that are privileged, add capabilities or switch confinement off.
+    Privileged,
+    /// The engine's socket inside.
+    DockerSocket,
+    /// Mounts of host paths outside the bundle.
+    HostPaths,
+    /// The host's network, pid or ipc namespace.
+    HostNamespaces,
+    /// Networks that reach out.
+    OpenNetwork,
+}
+
+impl Danger {
+    pub const ALL: &[(&'static str, Self)] = &[
+        ("privileged", Self::Privileged),
+        ("docker_socket", Self::DockerSocket),
+        ("host_paths", Self::HostPaths),
+        ("host_namespaces", Self::HostNamespaces),
+        ("open_network", Self::OpenNetwork),
+    ];
 }
 
 /// How consumers reach the sandbox; owned by the tools named here, not by us.

@@ -29,6 +29,7 @@ pub(super) fn check(profile: &Profile, root: &Node, source: &str) -> Result<()> 
     network::egress(&rules, profile)?;
     rules.route(profile.extension.as_deref(), &profile.route)?;
     rules.placement(&profile.placement)?;
+    rules.options(profile)?;
     rules.names(profile)
 }
 
@@ -177,6 +178,42 @@ impl Rules<'_> {
             self.bounded_list(&path, hosts.len())?;
             for (index, host) in hosts.iter().enumerate() {
                 self.name(&path.item(index), host)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What single extensions read.
+    fn options(&self, profile: &Profile) -> Result<()> {
+        let names: [(&[&str], &Option<String>); 3] = [
+            (&["docker", "runtime"], &profile.docker.runtime),
+            (&["compose", "service"], &profile.compose.service),
+            (&["packer", "ssh_user"], &profile.packer.ssh_user),
+        ];
+        for (keys, name) in names {
+            if let Some(name) = name {
+                self.name(&Path::of(keys), name)?;
+            }
+        }
+        if let Some(file) = &profile.compose.file {
+            let path = Path::of(&["compose", "file"]);
+            self.line(&path, file, "the file")?;
+            if file.starts_with('/') || file.split('/').any(|part| part == "..") {
+                return Err(self.refuse(&path, format!("`{}` leaves the bundle", printable(file))));
+            }
+        }
+        if let Some(template) = &profile.packer.template {
+            self.line(&Path::of(&["packer", "template"]), template, "the template")?;
+        }
+        let path = Path::of(&["packer", "files"]);
+        self.bounded_list(&path, profile.packer.files.len())?;
+        for (index, file) in profile.packer.files.iter().enumerate() {
+            self.line(&path.item(index), file, "the file")?;
+        }
+        for (name, value) in &profile.packer.variables {
+            let path = Path::of(&["packer", "variables", name]);
+            if !crate::exec::is_env_name(name) || value.len() > MAX_TEXT || value.contains('\0') {
+                return Err(self.refuse(&path, "it is not a variable that a build can take"));
             }
         }
         Ok(())

@@ -44,6 +44,7 @@ fn spec() -> SandboxSpec {
         requires: Default::default(),
         inputs: BTreeMap::new(),
         allow_degraded: false,
+        ..Default::default()
     }
 }
 
@@ -88,6 +89,7 @@ pub(crate) fn record() -> SandboxRecord {
 
 pub(crate) fn handle() -> Handle {
     Handle {
+        host: "local".into(),
         tag: "sbx-test".into(),
         effective: IsolationLevel::Container,
         controls: Vec::new(),

@@ -160,6 +160,7 @@ impl Extension for Fake {
                 extend_ttl: true,
                 image_host: true,
                 self_hosted: true,
+                host_local: true,
                 ..Capability::default()
             },
             pricing: "self-hosted".into(),
@@ -167,7 +168,7 @@ impl Extension for Fake {
         }
     }
 
-    async fn check(&self) -> Result<CheckReport> {
+    async fn check(&self, _host: &str) -> Result<CheckReport> {
         Ok(CheckReport { ok: true, items: Vec::new() })
     }
 
@@ -184,6 +185,7 @@ impl Extension for Fake {
         }
         Ok(Handle {
             tag: request.tag,
+            host: request.host,
             effective: IsolationLevel::Container,
             controls: Vec::new(),
             degraded: false,
@@ -192,18 +194,23 @@ impl Extension for Fake {
     }
 
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability> {
-        Ok(Reachability { method: "exec".into(), endpoint: handle.tag.clone(), probe: "none".into() })
+        Ok(Reachability {
+            method: "exec".into(),
+            endpoint: handle.tag.clone(),
+            probe: "none".into(),
+            ports: Vec::new(),
+        })
     }
 
-    async fn teardown(&self, tag: &str, _: Option<&Handle>) -> Result<CleanupReport> {
+    async fn teardown(&self, _host: &str, tag: &str, _: Option<&Handle>) -> Result<CleanupReport> {
         let _ = tokio::fs::remove_dir_all(self.root.join(tag)).await;
         self.torn_down.lock().unwrap().push(tag.to_owned());
         Ok(CleanupReport::default())
     }
 
-    async fn list(&self, tag_prefix: &str) -> Result<Vec<Found>> {
+    async fn list(&self, _host: &str, tag_prefix: &str) -> Result<Vec<Found>> {
         let tags = self.living().into_iter().filter(|tag| tag.starts_with(tag_prefix));
-        Ok(tags.map(|tag| Found { tag, alive: true }).collect())
+        Ok(tags.map(|tag| Found { tag, alive: true, parts: Vec::new() }).collect())
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
@@ -215,7 +222,7 @@ impl Extension for Fake {
         Ok(())
     }
 
-    async fn host_facts(&self) -> Result<serde_json::Value> {
+    async fn host_facts(&self, _host: &str) -> Result<serde_json::Value> {
         Ok(serde_json::json!({ "kernel": "test" }))
     }
 

@@ -1,0 +1,1 @@
+//! A real Docker engine on a private socket.

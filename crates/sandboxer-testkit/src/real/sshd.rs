@@ -1,0 +1,1 @@
+//! Real SSH hosts in network namespaces of their own.

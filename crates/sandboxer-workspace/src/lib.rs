@@ -1,0 +1,1 @@
+//! Folders as workspaces: ignore rules, manifests, differences, safe archives

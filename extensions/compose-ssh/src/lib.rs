@@ -1,0 +1,1 @@
+//! ext.compose-ssh: the compose stack of a repository on a placement host

@@ -1,0 +1,1 @@
+//! ext.docker: hardened containers over the engine API

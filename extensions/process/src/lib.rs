@@ -1,0 +1,1 @@
+//! Extensions in processes of their own: the contract as JSON over stdio

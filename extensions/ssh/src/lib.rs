@@ -1,0 +1,1 @@
+//! ext.ssh: a directory on a host that is reached by SSH

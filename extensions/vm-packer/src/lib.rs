@@ -1,0 +1,1 @@
+//! ext.vm-packer: virtual machines from Packer images under QEMU
