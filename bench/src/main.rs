@@ -9,6 +9,7 @@ mod burst;
 mod cleanup;
 mod contender;
 mod docker;
+mod extensions;
 mod http;
 mod machine;
 mod memory;
@@ -113,6 +114,11 @@ fn measure(options: &Options, temp: &Path, results: &mut Results) -> Result<()> 
         results.api = api::run(&options.binary, &temp.join("api"), &sizes.api)?;
         results.stored = sizes.api.stored;
         report::print(&report::api(results));
+    }
+    if options.phases.contains(&Phase::Extensions) {
+        report::note("extensions beside the bare tools");
+        extensions::run(options, temp, results)?;
+        report::print(&report::extensions(results));
     }
     Ok(())
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::api;
+use crate::{api, extensions};
 
 pub(crate) const USAGE: &str = "\
 usage: sandboxer-bench [--quick] [--only PHASE]… [--binary FILE] [--floor FILE] [--results FOLDER]
   --quick     few samples: shows that everything works, not how fast it is
-  --only      startup, burst, memory or api; may be repeated
+  --only      startup, burst, memory, api or extensions; may be repeated
   --binary    the sandboxer to measure; beside this program unless given
   --floor     the example `floor` of the runtime; in examples/ beside this program unless given
   --results   where the JSON goes; bench/results unless given";
@@ -20,6 +20,7 @@ pub(crate) enum Phase {
     Burst,
     Memory,
     Api,
+    Extensions,
 }
 
 /// How much of everything.
@@ -33,6 +34,7 @@ pub(crate) struct Sizes {
     pub(crate) bursts: usize,
     pub(crate) levels: &'static [usize],
     pub(crate) api: api::Sizes,
+    pub(crate) extensions: extensions::Sizes,
 }
 
 const FULL: Sizes = Sizes {
@@ -44,6 +46,7 @@ const FULL: Sizes = Sizes {
     bursts: 3,
     levels: &[1, 100, 500],
     api: api::Sizes { stored: 100_000, reads: 1_000, creates: 200 },
+    extensions: extensions::Sizes { docker: 30, ssh: 200, stacks: 20, files: 10_000, syncs: 20 },
 };
 const QUICK: Sizes = Sizes {
     quick: true,
@@ -54,6 +57,7 @@ const QUICK: Sizes = Sizes {
     bursts: 1,
     levels: &[1, 20],
     api: api::Sizes { stored: 2_000, reads: 50, creates: 10 },
+    extensions: extensions::Sizes { docker: 3, ssh: 10, stacks: 3, files: 500, syncs: 3 },
 };
 
 pub(crate) struct Options {
@@ -89,7 +93,7 @@ impl Options {
             }
         }
         if options.phases.is_empty() {
-            options.phases = vec![Phase::Startup, Phase::Burst, Phase::Memory, Phase::Api];
+            options.phases = vec![Phase::Startup, Phase::Burst, Phase::Memory, Phase::Api, Phase::Extensions];
         }
         Ok(Some(options))
     }
@@ -101,6 +105,7 @@ fn phase(name: &str) -> Result<Phase> {
         "burst" => Phase::Burst,
         "memory" => Phase::Memory,
         "api" => Phase::Api,
+        "extensions" => Phase::Extensions,
         other => bail!("`{other}` is not a phase"),
     })
 }
@@ -115,7 +120,7 @@ mod tests {
 
     #[test]
     fn everything_is_measured_unless_told_otherwise() {
-        assert_eq!(parse(&[]).unwrap().unwrap().phases.len(), 4);
+        assert_eq!(parse(&[]).unwrap().unwrap().phases.len(), 5);
         let some = parse(&["--quick", "--only", "api"]).unwrap().unwrap();
         assert_eq!(some.phases, [Phase::Api]);
         assert!(some.sizes.quick);

@@ -140,6 +140,27 @@ pub(crate) fn memory(levels: &[Level]) -> String {
     )
 }
 
+pub(crate) fn extensions(results: &Results) -> String {
+    const ROWS: [(&str, &str, Option<&str>); 6] = [
+        ("docker_bare", "docker run -d, docker exec (same hardening)", None),
+        ("docker_ours", "ext.docker over HTTP: create + first exec", Some("docker_bare")),
+        ("ssh_bare", "ssh through a control socket", None),
+        ("ssh_ours", "ext.ssh over HTTP: a further exec", Some("ssh_bare")),
+        ("mirror_first", "a mirrored folder: create with everything", None),
+        ("mirror_sync", "a mirrored folder: sync of one changed file", None),
+    ];
+    let head = ["ms", "p50", "p95", "p99", "n", "p50 / bare"].map(str::to_owned);
+    let found = ROWS.iter().filter_map(|(name, label, bare)| {
+        let bare = bare.and_then(|bare| results.extensions(bare)).map(|summary| summary.p50);
+        Some(row(label, results.extensions(name)?, bare))
+    });
+    let mut out = table("Extensions beside the bare tools", &head, &found.collect::<Vec<_>>());
+    if let Some(stacks) = &results.stacks {
+        out.push_str(&format!("{stacks}\n"));
+    }
+    out
+}
+
 pub(crate) fn api(results: &Results) -> String {
     let full = format!("{} stored: p50", results.stored);
     let head =

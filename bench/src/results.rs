@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::burst::Burst;
 use crate::contender::Table;
+use crate::extensions::Stacks;
 use crate::memory::Level;
 use crate::stats::Summary;
 use crate::verdict::Verdict;
@@ -20,6 +21,11 @@ pub(crate) struct Results {
     pub(crate) api: Table,
     /// How many sandboxes the full store had.
     pub(crate) stored: usize,
+    pub(crate) extensions: Table,
+    /// Compose stacks that were started at once.
+    pub(crate) stacks: Option<Stacks>,
+    /// How many files the mirrored folder had.
+    pub(crate) mirrored: usize,
     /// Peers that were left out, and why.
     pub(crate) skipped: Vec<String>,
 }
@@ -31,6 +37,10 @@ impl Results {
 
     pub(crate) fn api(&self, name: &str) -> Option<Summary> {
         self.api.get(name).map(crate::stats::Samples::summary)
+    }
+
+    pub(crate) fn extensions(&self, name: &str) -> Option<Summary> {
+        self.extensions.get(name).map(crate::stats::Samples::summary)
     }
 
     pub(crate) fn to_json(&self, verdicts: &[Verdict]) -> Map<String, Value> {
@@ -46,6 +56,14 @@ impl Results {
         out.insert("burst".into(), self.bursts.iter().map(Burst::to_json).collect());
         out.insert("memory".into(), self.memory.iter().map(Level::to_json).collect());
         out.insert("api".into(), json!({ "stored": self.stored, "measured": table(&self.api) }));
+        out.insert(
+            "extensions".into(),
+            json!({
+                "measured": table(&self.extensions),
+                "stacks": self.stacks.as_ref().map(Stacks::to_json),
+                "mirrored_files": self.mirrored,
+            }),
+        );
         out.insert("skipped".into(), json!(self.skipped));
         out.insert("verdicts".into(), verdicts.iter().map(Verdict::to_json).collect());
         out

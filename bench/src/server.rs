@@ -21,11 +21,17 @@ pub(crate) const TTL: &str = "20m";
 pub(crate) struct Cli {
     binary: PathBuf,
     home: PathBuf,
+    variables: Vec<(String, String)>,
 }
 
 impl Cli {
     pub(crate) fn new(binary: &Path, home: &Path) -> Self {
-        Self { binary: binary.to_owned(), home: home.to_owned() }
+        Self { binary: binary.to_owned(), home: home.to_owned(), variables: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -36,6 +42,7 @@ impl Cli {
         }
         // A configuration of the person who runs the bench must not change what is measured.
         command.env("SANDBOXER_HOME", &self.home).env("XDG_CONFIG_HOME", self.home.join("config"));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.args(args).stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::piped());
         command
     }
@@ -99,8 +106,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(binary: &Path, home: &Path, pool: WarmPool) -> Result<Self> {
-        std::fs::create_dir_all(home)?;
-        let cli = Cli::new(binary, home);
+        Self::start_on(Cli::new(binary, home), pool)
+    }
+
+    /// On a home whose command line was already used, or has variables of its own.
+    pub(crate) fn start_on(cli: Cli, pool: WarmPool) -> Result<Self> {
+        let (binary, home) = (cli.binary.clone(), cli.home.clone());
+        std::fs::create_dir_all(&home)?;
         let address = free_address()?;
         let log = home.join("server.log");
         let mut serve = cli.command(&["serve", "--listen", &address.to_string()]);
@@ -142,10 +154,18 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) fn create(&mut self) -> Result<String> {
-        let body = json!({ "profile": PROFILE, "ttl": TTL, "labels": { "made-by": "bench" } }).to_string();
-        let sandbox = self.client.post("/v1/sandboxes", &body)?.expect(201)?;
+        self.create_as(&json!({ "profile": PROFILE, "ttl": TTL, "labels": { "made-by": "bench" } }))
+    }
+
+    pub(crate) fn create_as(&mut self, request: &Value) -> Result<String> {
+        let sandbox = self.create_whole(request)?;
         let id = sandbox["sandbox_id"].as_str().context("the created sandbox has no id")?;
         Ok(id.to_owned())
+    }
+
+    /// The whole document of a new sandbox.
+    pub(crate) fn create_whole(&mut self, request: &Value) -> Result<Value> {
+        self.client.post("/v1/sandboxes", &request.to_string())?.expect(201)
     }
 
     /// Runs `/bin/true`; anything but exit code 0 is an error.

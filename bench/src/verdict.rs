@@ -90,7 +90,46 @@ pub(crate) fn of(results: &Results) -> Vec<Verdict> {
         worst(["page_living_full", "page_all_full"]).map(|p50| (p50, 5.0)),
         "ms",
     ));
+    verdicts.extend(extensions(results));
     verdicts
+}
+
+fn extensions(results: &Results) -> [Verdict; 4] {
+    let p50 = |name: &str| results.extensions(name).map(|summary| summary.p50);
+    let ratio = |ours: &str, bare: &str, limit: f64| Some((p50(ours)?, p50(bare)? * limit));
+    let stacks = match &results.stacks {
+        Some(stacks) => Verdict {
+            target: "20 compose stacks at once on one host, no collision".into(),
+            measured: format!(
+                "{} of {} ready, {} ports of their own",
+                stacks.ready, stacks.asked, stacks.ports
+            ),
+            met: (stacks.asked >= 20).then_some(stacks.ready == stacks.asked && stacks.ports == stacks.asked),
+        },
+        None => Verdict {
+            target: "20 compose stacks at once on one host, no collision".into(),
+            measured: "not measured".into(),
+            met: None,
+        },
+    };
+    [
+        Verdict::at_most(
+            "ext.docker: create to first exec at most 1.2 times the docker command line",
+            ratio("docker_ours", "docker_bare", 1.2),
+            "ms",
+        ),
+        Verdict::at_most(
+            "ext.ssh: a further exec at most 1.3 times a bare multiplexed ssh",
+            ratio("ssh_ours", "ssh_bare", 1.3),
+            "ms",
+        ),
+        stacks,
+        Verdict::at_most(
+            "a mirror of 10,000 files, one changed: synced within 1 s",
+            p50("mirror_sync").filter(|_| results.mirrored >= 10_000).map(|p50| (p50, 1_000.0)),
+            "ms",
+        ),
+    ]
 }
 
 fn burst(results: &Results) -> Verdict {

@@ -6,18 +6,25 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecOutcome, ExecSession, LogStream};
+use sandboxer_core::extension::{BoxDuplex, Progress};
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::route::RouteDecision;
 use sandboxer_core::sandbox::{Quote, Sandbox};
-use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId, State};
-use sandboxer_engine::{ExtensionView, HostReport, Plan, ProfileView, SandboxInspection};
+use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId, State};
+use sandboxer_engine::{
+    ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, Plan, ProfileView, ReapRequest,
+    SandboxInspection, StaleReport,
+};
+use sandboxer_engine::workspace::{SyncOptions, SyncReport};
 use sandboxer_store::KeyRecord;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use crate::trial::{Trial, TrialWish};
 
 /// What a create would do, as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,13 +105,37 @@ pub(crate) trait Api: Send + Sync {
         request: CreateRequest,
         key: Option<String>,
         cancel: CancellationToken,
+        progress: Option<Progress>,
     ) -> Result<Sandbox>;
-    async fn recreate(&self, id: SandboxId, cancel: CancellationToken) -> Result<Sandbox>;
+    async fn recreate(
+        &self,
+        id: SandboxId,
+        cancel: CancellationToken,
+        progress: Option<Progress>,
+    ) -> Result<Sandbox>;
     async fn get(&self, id: SandboxId) -> Result<Sandbox>;
     async fn list(&self, query: &ListQuery, cursor: Option<&str>, limit: Limit) -> Result<Page<Sandbox>>;
     async fn destroy(&self, id: SandboxId) -> Result<Sandbox>;
     async fn extend_ttl(&self, id: SandboxId, duration: Dur) -> Result<Sandbox>;
     async fn expire(&self, apply: bool) -> Result<Vec<Sandbox>>;
+
+    async fn pause(&self, id: SandboxId) -> Result<Sandbox>;
+    async fn resume(&self, id: SandboxId) -> Result<Sandbox>;
+    async fn fork(&self, id: SandboxId, request: ForkRequest) -> Result<Forked>;
+    async fn snapshot(&self, id: SandboxId, name: Option<String>) -> Result<Snapshot>;
+    async fn snapshots(
+        &self,
+        sandbox: Option<SandboxId>,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<Snapshot>>;
+    async fn snapshot_get(&self, id: SnapshotId) -> Result<Snapshot>;
+    async fn snapshot_delete(&self, id: SnapshotId) -> Result<Snapshot>;
+
+    /// A connection to what listens on a port inside.
+    async fn port(&self, id: SandboxId, port: u16) -> Result<BoxDuplex>;
+    /// What the backend itself logged.
+    async fn backend_logs(&self, id: SandboxId, follow: bool) -> Result<BoxRead>;
 
     /// Starts a command with its streams; `stdin` says whether any will come.
     async fn exec(&self, id: SandboxId, request: ExecRequest, stdin: bool) -> Result<(ExecId, ExecSession)>;
@@ -118,12 +149,24 @@ pub(crate) trait Api: Send + Sync {
     async fn file_write(&self, id: SandboxId, path: &str, mode: u32, data: BoxRead) -> Result<()>;
     async fn archive_get(&self, id: SandboxId, path: &str) -> Result<BoxRead>;
     async fn archive_put(&self, id: SandboxId, path: &str, tar: BoxRead) -> Result<()>;
+    /// Brings a mirror and its folder together.
+    async fn sync(&self, id: SandboxId, options: SyncOptions) -> Result<SyncReport>;
 
     async fn profiles(&self) -> Result<Vec<ProfileView>>;
     async fn profile(&self, name: &str) -> Result<ProfileView>;
     async fn extensions(&self) -> Result<Vec<ExtensionView>>;
     async fn extension(&self, id: &str) -> Result<ExtensionView>;
-    async fn inspect_host(&self) -> Result<HostReport>;
+    /// Tries an extension out with a small sandbox; nothing where that cannot be done from here.
+    async fn try_extension(&self, _id: &str, _wish: TrialWish) -> Result<Option<Trial>> {
+        Ok(None)
+    }
+    /// The engine's own machine, or the host of this name.
+    async fn inspect_host(&self, host: Option<&str>) -> Result<HostReport>;
+    async fn reap_stale(&self, request: &ReapRequest) -> Result<StaleReport>;
+    async fn hosts(&self) -> Result<Vec<HostView>>;
+    async fn host_add(&self, host: &NewHost) -> Result<HostView>;
+    async fn host_remove(&self, name: &str) -> Result<HostView>;
+    async fn host_check(&self, name: &str) -> Result<HostCheck>;
     async fn inspect_sandbox(&self, id: SandboxId) -> Result<SandboxInspection>;
 
     /// Oldest first; fewer than the limit means that there are no more.

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandboxer_core::env_vars::EnvVars;
-use sandboxer_core::{Error, ErrorKind, Registry, Result};
+use sandboxer_core::{Error, ErrorKind, HostDirectory, Registry, Result};
 use sandboxer_engine::catalog::{Catalog, CatalogSources};
 use sandboxer_engine::clock::SystemClock;
-use sandboxer_engine::{Engine, Limits, Parts, STATE_HUB_SINK, Sink, StateHub};
+use sandboxer_engine::{Engine, HostBook, Limits, Parts, STATE_HUB_SINK, Sink, StateHub};
 use sandboxer_ext_native::NativeConfig;
+use sandboxer_store::Store;
 use sandboxer_store::sqlite::{SqliteStore, StoreOptions};
 
 use crate::api::Api;
@@ -30,6 +31,9 @@ pub(crate) struct Settings {
     host: Option<String>,
     pub(crate) state_hub_url: Option<String>,
     sources: CatalogSources,
+    /// Folders whose manifests may name executables: the user's own and the one that was named, never the working
+    /// directory's, which may be somebody else's project.
+    registries: Vec<PathBuf>,
     pub(crate) log: Option<String>,
     pub(crate) log_format: Option<String>,
 }
@@ -61,8 +65,11 @@ impl Settings {
         extra.extend(globals.profiles.iter().cloned());
         // An empty value says "the local store" whatever the file says.
         let server = globals.server.clone().or(config.server).filter(|url| !url.is_empty());
+        let registries = config_dir.as_ref().map(|dir| dir.join("registry")).into_iter();
+        let registries = registries.chain(variable(EnvVars::SANDBOXER_REGISTRY)?.map(PathBuf::from)).collect();
         Ok(Self {
             home: absolute(&home)?,
+            registries,
             server,
             api_key_file: globals.api_key_file.clone().or(config.api_key_file),
             host: variable(EnvVars::SANDBOXER_HOST)?.or(config.host),
@@ -130,6 +137,15 @@ fn warm_size() -> Result<usize> {
 /// An engine on the local store.
 pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     make_home(&settings.home)?;
+    let name = if role == Role::Server { "server" } else { "cli" };
+    let options = StoreOptions {
+        source: format!("sandboxer://{}/{name}", host_name()),
+        sinks: settings.state_hub_url.iter().map(|_| STATE_HUB_SINK.to_owned()).collect(),
+    };
+    let store: Arc<dyn Store> =
+        Arc::new(SqliteStore::open(&settings.home.join(STORE_FILE), options).await?);
+    // Where extensions look up the host that a sandbox is placed on.
+    let _hosts: Arc<dyn HostDirectory> = Arc::new(HostBook::new(store.clone()));
     let mut registry = Registry::default();
     let mut native = NativeConfig::new(&settings.home);
     if let Some(features) = variable(EnvVars::SANDBOXER_PROBE_OFF)? {
@@ -140,25 +156,39 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     }
     sandboxer_ext_native::register(&mut registry, native);
 
+    register_processes(&mut registry, &settings.registries);
+
     let mut sinks: Vec<Arc<dyn Sink>> = Vec::new();
     if let Some(url) = settings.state_hub_url.as_deref().filter(|_| role != Role::Command) {
         sinks.push(Arc::new(StateHub::new(url)?));
     }
-    let name = if role == Role::Server { "server" } else { "cli" };
-    let options = StoreOptions {
-        source: format!("sandboxer://{}/{name}", host_name()),
-        sinks: settings.state_hub_url.iter().map(|_| STATE_HUB_SINK.to_owned()).collect(),
-    };
-    let store = SqliteStore::open(&settings.home.join(STORE_FILE), options).await?;
-    Ok(Engine::new(Parts {
-        store: Arc::new(store),
+    let engine = Engine::new(Parts {
+        store,
         registry,
         catalog: settings.catalog(),
         clock: Arc::new(SystemClock),
         limits: Limits::default(),
         host: settings.host.clone(),
         sinks,
-    }))
+    });
+    engine.keep_workspaces_in(&settings.home);
+    Ok(engine)
+}
+
+/// Adds the extensions that run in processes of their own, after the built-in ones, whose ids they cannot take.
+fn register_processes(registry: &mut Registry, folders: &[PathBuf]) {
+    let (extensions, problems) = sandboxer_ext_process::load(folders);
+    for problem in problems {
+        tracing::error!("an extension is left out: {}", problem.chain().join(": "));
+    }
+    for extension in extensions {
+        let id = extension.describe().id;
+        if registry.ids().any(|taken| taken == id) {
+            tracing::error!("an extension is left out: `{id}` is the name of a built-in one");
+        } else {
+            registry.register(extension);
+        }
+    }
 }
 
 /// The home, for its owner alone: sockets and the store in it are as good as a key.

@@ -6,18 +6,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, LogStream};
+use sandboxer_core::extension::{BoxDuplex, Progress};
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId};
-use sandboxer_engine::{
-    Caller, CreateOptions, Engine, ExtensionView, HostReport, ProfileView, SandboxInspection,
-};
-use sandboxer_store::Filter;
+use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId};
+use sandboxer_engine::workspace::{SyncOptions, SyncReport};
+use sandboxer_engine::{Caller, CreateOptions, Engine, ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, ProfileView, ReapRequest, SandboxInspection, StaleReport};
+use sandboxer_store::{Filter, SnapshotFilter};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::trial::{self, Trial, TrialWish};
 use crate::api::{Api, Feed, KeyView, ListQuery, LogPiece, NewKeyView, PlanView};
 
 /// How long one look at a growing log or at new events waits.
@@ -49,7 +50,7 @@ impl Embedded {
 #[async_trait]
 impl Api for Embedded {
     async fn plan(&self, request: CreateRequest) -> Result<PlanView> {
-        self.engine.plan(&request).map(PlanView::from)
+        self.engine.plan_for(&self.caller, &request).await.map(PlanView::from)
     }
 
     async fn create(
@@ -57,13 +58,21 @@ impl Api for Embedded {
         request: CreateRequest,
         key: Option<String>,
         cancel: CancellationToken,
+        progress: Option<Progress>,
     ) -> Result<Sandbox> {
-        let options = CreateOptions { idempotency_key: key, cancel, respond_async: false };
+        let progress = progress.unwrap_or_default();
+        let options = CreateOptions { idempotency_key: key, cancel, respond_async: false, progress };
         Ok(self.writing().create(&self.caller, request, options).await?.sandbox)
     }
 
-    async fn recreate(&self, id: SandboxId, cancel: CancellationToken) -> Result<Sandbox> {
-        let options = CreateOptions { cancel, ..CreateOptions::default() };
+    async fn recreate(
+        &self,
+        id: SandboxId,
+        cancel: CancellationToken,
+        progress: Option<Progress>,
+    ) -> Result<Sandbox> {
+        let progress = progress.unwrap_or_default();
+        let options = CreateOptions { cancel, progress, ..CreateOptions::default() };
         Ok(self.writing().recreate(&self.caller, id, options).await?.sandbox)
     }
 
@@ -85,12 +94,58 @@ impl Api for Embedded {
         self.writing().destroy(&self.caller, id).await
     }
 
+    async fn sync(&self, id: SandboxId, options: SyncOptions) -> Result<SyncReport> {
+        self.writing().sync(&self.caller, id, options).await
+    }
+
     async fn extend_ttl(&self, id: SandboxId, duration: Dur) -> Result<Sandbox> {
         self.writing().extend_ttl(&self.caller, id, duration).await
     }
 
     async fn expire(&self, apply: bool) -> Result<Vec<Sandbox>> {
         self.writing().expire(&self.caller, apply).await
+    }
+
+    async fn pause(&self, id: SandboxId) -> Result<Sandbox> {
+        self.writing().pause(&self.caller, id).await
+    }
+
+    async fn resume(&self, id: SandboxId) -> Result<Sandbox> {
+        self.writing().resume(&self.caller, id).await
+    }
+
+    async fn fork(&self, id: SandboxId, request: ForkRequest) -> Result<Forked> {
+        self.writing().fork(&self.caller, id, request).await
+    }
+
+    async fn snapshot(&self, id: SandboxId, name: Option<String>) -> Result<Snapshot> {
+        self.writing().snapshot(&self.caller, id, name).await
+    }
+
+    async fn snapshots(
+        &self,
+        sandbox: Option<SandboxId>,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<Snapshot>> {
+        let filter = SnapshotFilter { sandbox, owner_key: None };
+        self.engine.snapshot_list(&self.caller, filter, cursor, limit).await
+    }
+
+    async fn snapshot_get(&self, id: SnapshotId) -> Result<Snapshot> {
+        self.engine.snapshot_get(&self.caller, id).await
+    }
+
+    async fn snapshot_delete(&self, id: SnapshotId) -> Result<Snapshot> {
+        self.writing().snapshot_delete(&self.caller, id).await
+    }
+
+    async fn port(&self, id: SandboxId, port: u16) -> Result<BoxDuplex> {
+        self.engine.port_connect(&self.caller, id, port).await
+    }
+
+    async fn backend_logs(&self, id: SandboxId, follow: bool) -> Result<BoxRead> {
+        self.engine.backend_logs(&self.caller, id, follow).await
     }
 
     async fn exec(&self, id: SandboxId, request: ExecRequest, stdin: bool) -> Result<(ExecId, ExecSession)> {
@@ -150,11 +205,11 @@ impl Api for Embedded {
     }
 
     async fn profiles(&self) -> Result<Vec<ProfileView>> {
-        Ok(self.engine.profiles())
+        self.engine.profiles().await
     }
 
     async fn profile(&self, name: &str) -> Result<ProfileView> {
-        self.engine.profile(name)
+        self.engine.profile(name).await
     }
 
     async fn extensions(&self) -> Result<Vec<ExtensionView>> {
@@ -165,9 +220,33 @@ impl Api for Embedded {
         self.engine.extension(id).await
     }
 
-    async fn inspect_host(&self) -> Result<HostReport> {
+    async fn try_extension(&self, id: &str, wish: TrialWish) -> Result<Option<Trial>> {
+        trial::run(&self.engine, id, wish).await.map(Some)
+    }
+
+    async fn inspect_host(&self, host: Option<&str>) -> Result<HostReport> {
         self.writing().refresh().await?;
-        self.engine.inspect_host(&self.caller).await
+        self.engine.inspect_host(&self.caller, host).await
+    }
+
+    async fn reap_stale(&self, request: &ReapRequest) -> Result<StaleReport> {
+        self.writing().reap_stale(&self.caller, request).await
+    }
+
+    async fn hosts(&self) -> Result<Vec<HostView>> {
+        self.engine.hosts(&self.caller).await
+    }
+
+    async fn host_add(&self, host: &NewHost) -> Result<HostView> {
+        self.engine.host_add(&self.caller, host).await
+    }
+
+    async fn host_remove(&self, name: &str) -> Result<HostView> {
+        self.engine.host_remove(&self.caller, name).await
+    }
+
+    async fn host_check(&self, name: &str) -> Result<HostCheck> {
+        self.engine.host_check(&self.caller, name).await
     }
 
     async fn inspect_sandbox(&self, id: SandboxId) -> Result<SandboxInspection> {

@@ -19,6 +19,7 @@ mod status;
 mod table;
 mod terminal;
 mod tree;
+mod trial;
 
 use std::process::ExitCode;
 

@@ -165,6 +165,18 @@ impl Progress {
         }
     }
 
+    /// Something new about the work: beside the spinner where there is one, as a line of its own where not.
+    pub(crate) fn tell(&mut self, line: &str, printer: &Printer) {
+        let line = inert(line);
+        if !self.wanted {
+            return printer.note(&line);
+        }
+        self.show();
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{}: {line}", self.text));
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

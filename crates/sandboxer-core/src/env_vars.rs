@@ -23,6 +23,9 @@ env_vars! {
     SANDBOXER_API_KEY;
     /// A further folder of profiles, after the built-in, the user's and the working directory's.
     SANDBOXER_PROFILES;
+    /// A further registry folder, after the user's `registry` in the configuration folder: its `extensions/*.yaml` name
+    /// extensions in processes of their own.
+    SANDBOXER_REGISTRY;
     /// Overrides the placement of profiles: the host that must be used.
     SANDBOXER_HOST;
     /// URL of the State Hub that lifecycle events are sent to.

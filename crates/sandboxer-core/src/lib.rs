@@ -19,6 +19,7 @@ pub mod isolation;
 pub mod lifecycle;
 pub mod money;
 pub mod page;
+pub mod placement;
 pub mod profile;
 pub mod request;
 pub mod route;

@@ -20,12 +20,33 @@ pub struct Offer {
 pub struct RouteDecision {
     pub strategy: Strategy,
     pub offers: Vec<Offer>,
+    /// Offers that were taken and did not keep their word, in order; the one that did is not among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+}
+
+/// One accepted offer on which the sandbox could not be established.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Attempt {
+    pub extension: String,
+    pub host: String,
+    /// The stable code of the error.
+    pub code: String,
+    pub reason: String,
 }
 
 impl RouteDecision {
     /// The first accepted offer.
     pub fn chosen(&self) -> Option<&Offer> {
         self.offers.iter().find(|offer| offer.accepted)
+    }
+
+    /// The first accepted offer that was not tried yet.
+    pub fn untried(&self) -> Option<&Offer> {
+        let tried = |offer: &Offer| {
+            self.attempts.iter().any(|past| past.extension == offer.extension && past.host == offer.host)
+        };
+        self.offers.iter().find(|offer| offer.accepted && !tried(offer))
     }
 }
 

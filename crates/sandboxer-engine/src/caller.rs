@@ -9,8 +9,12 @@ pub enum Action {
     UseSandboxes,
     /// See and end what others made; expire; look at the host.
     Operate,
+    /// Name a folder of the engine's machine as the source of a workspace.
+    ReadFolders,
     /// Make and revoke keys.
     ManageKeys,
+    /// Add and remove hosts.
+    ManageHosts,
 }
 
 /// The person, agent or automation behind a request.
@@ -35,7 +39,7 @@ impl Caller {
     pub fn may(&self, action: Action) -> bool {
         match (self.actor, action) {
             (_, Action::UseSandboxes) | (Actor::Adm, _) | (Actor::Atm, Action::Operate) => true,
-            (Actor::Atm, Action::ManageKeys) | (Actor::Agt, _) => false,
+            (Actor::Atm, Action::ManageKeys | Action::ManageHosts | Action::ReadFolders) | (Actor::Agt, _) => false,
         }
     }
 

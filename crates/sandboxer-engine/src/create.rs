@@ -1,6 +1,7 @@
 //! Create: plan, write the intent, establish, answer. Reuse and idempotent repeats end here too.
 
 use sandboxer_core::event::NewEvent;
+use sandboxer_core::extension::Progress;
 use sandboxer_core::isolation::IsolationReport;
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::CreateRequest;
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caller::Action;
 use crate::destroy::Ending;
+use crate::establish::Making;
 use crate::{Caller, Engine, Plan, fault};
 
 /// How a create is to be carried out.
@@ -22,6 +24,8 @@ pub struct CreateOptions {
     pub cancel: CancellationToken,
     /// Answer as soon as the intent is written.
     pub respond_async: bool,
+    /// Told how far long work is.
+    pub progress: Progress,
 }
 
 /// The sandbox, and whether it is still being established.
@@ -44,7 +48,8 @@ impl Engine {
         if caller.actor != Actor::Adm {
             request.consumer.actor = caller.actor;
         }
-        let plan = self.plan(&request)?;
+        let mut plan = self.plan_for(caller, &request).await?;
+        plan.spec.workspace_source = self.checked_source(caller, &plan)?;
         plan.offer()?;
         // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
         let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());
@@ -74,7 +79,7 @@ impl Engine {
             let created = match self.inner.store.insert(insert).await? {
                 Inserted::New(stored) => {
                     fault::point("engine.create.after_intent");
-                    return self.establish_new(stored, options).await;
+                    return self.establish_new(stored, plan, options).await;
                 }
                 Inserted::Replayed(stored) => self.replay(stored, options).await?,
                 Inserted::Reusable(stored) => self.reuse(stored, options).await?,
@@ -103,13 +108,16 @@ impl Engine {
     ) -> Result<Insert> {
         let record = self.new_record(caller, request, plan).await?;
         let now = record.sandbox.created_at;
-        let about = json!({
+        let mut about = json!({
             "profile": record.sandbox.profile,
             "extension": record.sandbox.extension,
             "host": record.sandbox.host,
             "consumer": record.sandbox.consumer,
             "ttl": record.sandbox.ttl,
         });
+        if let Some(from) = &request.from {
+            about["from"] = json!(from);
+        }
         let steps = vec![
             Step { to: State::Requested, event: NewEvent::transition(State::Requested, now, about) },
             Step {
@@ -189,13 +197,14 @@ impl Engine {
         Ok(Some(Drift { previous: other.record.id(), changed }))
     }
 
-    async fn establish_new(&self, stored: Stored, options: &CreateOptions) -> Result<Created> {
+    async fn establish_new(&self, stored: Stored, plan: &Plan, options: &CreateOptions) -> Result<Created> {
+        let making = Making { from: plan.from.clone(), progress: options.progress.clone() };
         if options.respond_async {
             let (engine, sandbox) = (self.clone(), stored.record.sandbox.clone());
-            tokio::spawn(async move { engine.establish(stored, CancellationToken::new()).await });
+            tokio::spawn(async move { engine.establish(stored, &making, CancellationToken::new()).await });
             return Ok(Created { sandbox, pending: true });
         }
-        let sandbox = self.establish(stored, options.cancel.clone()).await?;
+        let sandbox = self.establish(stored, &making, options.cancel.clone()).await?;
         Ok(Created { sandbox, pending: false })
     }
 
@@ -229,7 +238,13 @@ impl Engine {
     /// The living sandbox, if it does live.
     async fn reuse(&self, stored: Stored, options: &CreateOptions) -> Result<Option<Created>> {
         let stored = self.until_established(stored, &options.cancel).await?;
-        let stored = self.settle(stored).await?;
+        let mut stored = self.settle(stored).await?;
+        if stored.record.state() == State::Paused {
+            // Whoever asks for a sandbox wants one that can be used.
+            let id = stored.record.id();
+            self.resume(&Caller::local_admin(), id).await?;
+            stored = self.reload(id).await?;
+        }
         if !stored.record.state().is_usable() {
             return Ok(None);
         }
@@ -263,7 +278,7 @@ impl Engine {
         let old = self.load(caller, id).await?;
         let request = recreate_request(&old);
         // What cannot be made again is said before the old one is touched.
-        self.plan(&request)?.offer()?;
+        self.plan(&request).await?.offer()?;
         self.destroy(caller, id).await?;
         self.create(caller, request, options).await
     }
@@ -299,8 +314,10 @@ fn reuse_key(caller: &Caller, request: &CreateRequest, plan: &Plan) -> Option<St
         Scope::Agent => json!([consumer.actor, consumer.harness, consumer.agent_id]),
         Scope::Shared => json!([]),
     };
-    let whole = json!([plan.scope, caller.key_text(), identity, plan.profile]);
-    Some(sandboxer_core::hash::of_value(&whole))
+    let mut whole = vec![json!(plan.scope), json!(caller.key_text()), identity, json!(plan.profile)];
+    // What started from a snapshot is shared with others of the same start only.
+    whole.extend(request.from.as_ref().map(|from| json!(from)));
+    Some(sandboxer_core::hash::of_value(&whole.into()))
 }
 
 fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Error {

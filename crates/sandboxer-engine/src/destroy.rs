@@ -16,25 +16,39 @@ pub(crate) struct Ending {
     through: Option<State>,
     reason: &'static str,
     failure: Option<Failure>,
+    /// The backend was never reached: there is nothing to take down, and nobody to ask.
+    untouched: bool,
 }
 
 impl Ending {
     pub(crate) fn because(reason: &'static str) -> Self {
-        Self { through: None, reason, failure: None }
+        Self { through: None, reason, failure: None, untouched: false }
     }
 
     pub(crate) fn expired(reason: &'static str) -> Self {
-        Self { through: Some(State::Expired), reason, failure: None }
+        Self { through: Some(State::Expired), reason, failure: None, untouched: false }
     }
 
     pub(crate) fn failed(reason: &'static str, error: &Error) -> Self {
-        Self { through: Some(State::Failed), reason, failure: Some(Failure::from(error)) }
+        let untouched = is_untouched(error);
+        Self { through: Some(State::Failed), reason, failure: Some(Failure::from(error)), untouched }
     }
 
     pub(crate) fn with_failure(mut self, error: &Error) -> Self {
         self.failure = Some(Failure::from(error));
         self
     }
+}
+
+/// Marks an error that came before the backend was reached.
+const UNTOUCHED: (&str, &str) = ("effect", "none");
+
+pub(crate) fn untouched(error: Error) -> Error {
+    error.with_context(UNTOUCHED.0, UNTOUCHED.1)
+}
+
+pub(crate) fn is_untouched(error: &Error) -> bool {
+    error.context().iter().any(|(key, value)| (*key, value.as_str()) == UNTOUCHED)
 }
 
 impl Engine {
@@ -46,6 +60,7 @@ impl Engine {
 
     /// Brings a sandbox to its end, whoever else is working on it.
     pub(crate) async fn end(&self, mut stored: Stored, ending: Ending) -> Result<Stored> {
+        self.last_sync(&stored).await;
         loop {
             match stored.record.state() {
                 State::Destroyed => return Ok(stored),
@@ -60,7 +75,12 @@ impl Engine {
             match self.mark_destroying(&stored, &ending).await {
                 Ok(marked) => {
                     fault::point("engine.destroy.after_intent");
-                    return self.tear_down(marked).await;
+                    if ending.untouched {
+                        return self.record_destroyed(marked, CleanupReport::default()).await;
+                    }
+                    let ended = self.tear_down(marked).await?;
+                    self.forget_mirror(ended.record.id());
+                    return Ok(ended);
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {
                     stored = self.reload(stored.record.id()).await?
@@ -70,7 +90,7 @@ impl Engine {
         }
     }
 
-    async fn reload(&self, id: SandboxId) -> Result<Stored> {
+    pub(crate) async fn reload(&self, id: SandboxId) -> Result<Stored> {
         self.inner
             .store
             .get(id)

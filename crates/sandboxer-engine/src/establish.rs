@@ -7,19 +7,29 @@ use sandboxer_core::exec::ExecSpec;
 use sandboxer_core::extension::{Extension, Handle, Progress, ProvisionRequest, Reachability};
 use sandboxer_core::isolation::{IsolationReport, Outcome};
 use sandboxer_core::sandbox::{Sandbox, reason};
-use sandboxer_core::{Error, ErrorKind, ExecId, Result, State};
+use sandboxer_core::snapshot::Taken;
+use sandboxer_core::{Error, ErrorKind, ExecId, Result, SandboxId, State};
 use sandboxer_store::{Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::destroy::Ending;
+use crate::destroy::{Ending, is_untouched};
 use crate::{Engine, fault};
 
 /// How long a lease is believed without a word from its owner.
 const LEASE: sandboxer_core::Dur = sandboxer_core::Dur::from_secs(30);
 /// How much of a failing setup command's output goes into the error.
 const KEPT_SETUP_OUTPUT: usize = 2_000;
+
+/// What a create needs beyond its row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Making {
+    /// The checkpoint to start from.
+    pub(crate) from: Option<Taken>,
+    /// Who waits, and hears how far it is.
+    pub(crate) progress: Progress,
+}
 
 impl Engine {
     /// A lease for this process from now on.
@@ -28,14 +38,20 @@ impl Engine {
     }
 
     /// Runs in a task of its own and always ends in `ready` or in an ending.
-    pub(crate) async fn establish(&self, stored: Stored, cancel: CancellationToken) -> Result<Sandbox> {
+    pub(crate) async fn establish(
+        &self,
+        mut stored: Stored,
+        making: &Making,
+        cancel: CancellationToken,
+    ) -> Result<Sandbox> {
+        let id = stored.record.id();
         let outcome = {
-            let work = self.establish_in_turn(&stored);
+            let work = self.establish_somewhere(&mut stored, making);
             tokio::select! {
                 biased;
                 done = work => done,
                 () = cancel.cancelled() => Err(Error::new(ErrorKind::Cancelled, "the create was cancelled")),
-                () = self.keep_lease(&stored) => Err(Error::new(ErrorKind::Conflict, "somebody else took the sandbox over")),
+                () = self.keep_lease(id) => Err(Error::new(ErrorKind::Conflict, "somebody else took the sandbox over")),
             }
         };
         match outcome {
@@ -44,35 +60,56 @@ impl Engine {
         }
     }
 
-    async fn establish_in_turn(&self, stored: &Stored) -> Result<(Handle, Reachability)> {
+    /// On the first offer that keeps its word. Only a fault of the host moves on to the next one.
+    async fn establish_somewhere(
+        &self,
+        stored: &mut Stored,
+        making: &Making,
+    ) -> Result<(Handle, Reachability)> {
+        loop {
+            let knock = self.knock(stored).await;
+            match self.establish_in_turn(stored, making).await {
+                Ok(done) => return Ok(done),
+                Err(error) => self.reroute(stored, error, knock).await?,
+            }
+        }
+    }
+
+    async fn establish_in_turn(&self, stored: &Stored, making: &Making) -> Result<(Handle, Reachability)> {
         let _slot = self.inner.create_slots.acquire().await.map_err(|source| {
             Error::new(ErrorKind::Internal, "the create queue is closed").with_source(source)
         })?;
-        let timeout = self.inner.limits.provision_timeout;
-        let work = self.provision(stored);
+        let longer = self.extension_of(stored)?.provision_timeout(&stored.record.spec);
+        let timeout = self.inner.limits.provision_timeout.max(longer.unwrap_or_default());
+        let work = self.provision(stored, making);
         tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, format!("the sandbox was not ready within {timeout}")))
         })
     }
 
-    async fn provision(&self, stored: &Stored) -> Result<(Handle, Reachability)> {
+    async fn provision(&self, stored: &Stored, making: &Making) -> Result<(Handle, Reachability)> {
         let (record, extension) = (&stored.record, self.extension_of(stored)?);
-        let request = ProvisionRequest {
+        let seed = if making.from.is_some() { None } else { self.seed(record).await? };
+        let request = |progress| ProvisionRequest {
             sandbox_id: record.id(),
             tag: record.id().to_string(),
             spec: record.spec.clone(),
             host: record.sandbox.host.clone(),
-            seed: None,
-            from: None,
-            progress: Progress::default(),
+            seed: seed.as_ref().map(|seed| seed.path().to_owned()),
+            from: making.from.clone(),
+            progress,
             expires_at: record.sandbox.expires_at,
             idle_reap: record.sandbox.idle_reap,
         };
-        let handle = extension.provision(request).await?;
+        let work = |progress| extension.provision(request(progress));
+        let handle = self.with_progress(record.id(), &making.progress, work).await?;
+        drop(seed);
         fault::point("engine.create.after_provision");
         let reachability = extension.wait_ready(&handle).await?;
         fault::point("engine.create.after_probe");
-        for command in &record.spec.setup.commands {
+        // A checkpoint has in it what they did.
+        let commands = record.spec.setup.commands.iter().filter(|_| making.from.is_none());
+        for command in commands {
             run_setup(&extension, &handle, command).await?;
         }
         fault::point("engine.create.after_setup");
@@ -80,11 +117,10 @@ impl Engine {
     }
 
     /// Renews the lease until it is lost, which for a quick create is never asked.
-    async fn keep_lease(&self, stored: &Stored) {
+    async fn keep_lease(&self, id: SandboxId) {
         loop {
             tokio::time::sleep(LEASE.as_std() / 3).await;
             let lease = self.lease();
-            let id = stored.record.id();
             if let Ok(false) = self.inner.store.renew_lease(id, &lease.owner, lease.until).await {
                 return;
             }
@@ -130,7 +166,8 @@ impl Engine {
     async fn give_up(&self, stored: Stored, error: Error) -> Error {
         // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
         let tag = stored.record.id().to_string();
-        if let Ok(extension) = self.extension_of(&stored)
+        if !is_untouched(&error)
+            && let Ok(extension) = self.extension_of(&stored)
             && let Err(cleanup) = extension.teardown(&stored.record.sandbox.host, &tag, None).await
         {
             tracing::warn!(error = ?cleanup, sandbox = tag, "a failed create left something behind");

@@ -8,14 +8,20 @@ use sandboxer_store::{LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
+use crate::workspace::Inside;
 use crate::{Caller, Engine};
 
 impl Engine {
     /// Starts a command and gives its streams. Dropping the session ends the command.
     pub async fn exec(&self, caller: &Caller, id: SandboxId, spec: ExecSpec) -> Result<ExecSession> {
         let (stored, extension, handle) = self.usable_backend(caller, id).await?;
+        let inside = || Inside { extension: extension.clone(), handle: handle.clone() };
+        if let Err(error) = self.sync_before_exec(&stored, inside).await {
+            return self.or_settle(stored, Err(error)).await;
+        }
         // The transition and the command do not wait for each other: both are under way at once.
         let (session, marked) = tokio::join!(extension.exec(&handle, spec), self.mark_active(&stored));
+        let session = session.map(|session| self.sync_after_exec(&stored, session, inside));
         let session = self.or_settle(stored, session).await?;
         marked?;
         Ok(session)

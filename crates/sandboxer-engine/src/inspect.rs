@@ -1,13 +1,18 @@
 //! Views of the catalog, the extensions, the machine and one sandbox.
 
-use sandboxer_core::extension::{BackendStatus, CheckReport, Description};
-use sandboxer_core::host;
+use std::sync::Arc;
+
+use sandboxer_core::extension::{BackendStatus, CheckItem, CheckReport, Description, Extension};
+use sandboxer_core::host::{self, Host};
 use sandboxer_core::profile::Profile;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Result, SandboxId};
 
 use crate::caller::Action;
+use crate::hosts::check_one;
+use crate::placement::Scene;
+use crate::survey::can_use;
 use crate::{Caller, Engine};
 
 /// A profile with where it came from and whether it can be used here.
@@ -33,13 +38,23 @@ pub struct ExtensionView {
     pub check: CheckReport,
 }
 
-/// The machine behind the engine, and what of ours is on it.
+/// A host, and what of ours is on it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct HostReport {
     pub host: String,
     #[schema(value_type = Object)]
     pub facts: serde_json::Value,
     pub sandboxes: Vec<Sandbox>,
+    /// It answered; otherwise the facts are those of the last time it did.
+    #[serde(default = "yes")]
+    pub reachable: bool,
+    /// Extensions that could not say anything, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The row and what the backend says about it.
@@ -51,19 +66,24 @@ pub struct SandboxInspection {
 }
 
 impl Engine {
-    pub fn profiles(&self) -> Vec<ProfileView> {
-        self.inner.catalog.list().into_iter().map(|entry| self.profile_view(entry)).collect()
+    pub async fn profiles(&self) -> Result<Vec<ProfileView>> {
+        let scene = self.scene().await?;
+        Ok(self.inner.catalog.list().into_iter().map(|entry| self.profile_view(&scene, entry)).collect())
     }
 
-    pub fn profile(&self, name: &str) -> Result<ProfileView> {
-        Ok(self.profile_view(self.inner.catalog.get(name)?))
+    pub async fn profile(&self, name: &str) -> Result<ProfileView> {
+        let entry = self.inner.catalog.get(name)?;
+        Ok(self.profile_view(&self.scene().await?, entry))
     }
 
-    fn profile_view(&self, entry: &crate::catalog::Entry) -> ProfileView {
+    fn profile_view(&self, scene: &Scene, entry: &crate::catalog::Entry) -> ProfileView {
         let reference = entry.profile.reference();
         let request = CreateRequest { profile: Some(reference.clone()), ..CreateRequest::default() };
-        let reason =
-            self.plan(&request).and_then(|plan| plan.offer().map(drop)).err().map(|error| error.to_string());
+        let reason = self
+            .plan_on(scene, &request)
+            .and_then(|plan| plan.offer().map(drop))
+            .err()
+            .map(|error| error.to_string());
         ProfileView {
             reference,
             origin: entry.origin.to_string(),
@@ -77,40 +97,61 @@ impl Engine {
     pub async fn extensions(&self) -> Vec<ExtensionView> {
         let mut out = Vec::new();
         for extension in self.inner.registry.iter() {
-            let description = extension.describe();
-            let check = extension.check(host::LOCAL).await.unwrap_or_else(|error| CheckReport {
-                ok: false,
-                items: vec![sandboxer_core::extension::CheckItem {
-                    name: "check".into(),
-                    ok: false,
-                    required: true,
-                    detail: error.chain().join(": "),
-                    hint: error.hint().map(str::to_owned),
-                }],
-            });
-            out.push(ExtensionView { description, check });
+            out.push(self.extension_view(extension).await);
         }
         out
     }
 
     pub async fn extension(&self, id: &str) -> Result<ExtensionView> {
-        let extension = self.inner.registry.get(id)?;
-        Ok(ExtensionView { description: extension.describe(), check: extension.check(host::LOCAL).await? })
+        Ok(self.extension_view(&self.inner.registry.get(id)?).await)
     }
 
-    pub async fn inspect_host(&self, caller: &Caller) -> Result<HostReport> {
+    /// Checked on the engine's own machine, or on the first other host that it can use.
+    async fn extension_view(&self, extension: &Arc<dyn Extension>) -> ExtensionView {
+        let description = extension.describe();
+        let hosts = match self.book().all().await {
+            Ok(records) => records.into_iter().map(|record| record.host).collect(),
+            Err(_) => vec![Host::local()],
+        };
+        let check = match hosts.iter().find(|host| can_use(&description.capability, host)) {
+            Some(host) => check_one(extension, &host.name).await,
+            None => CheckReport {
+                ok: false,
+                items: vec![CheckItem {
+                    name: "host".into(),
+                    ok: false,
+                    required: true,
+                    detail: "it needs a host that is reached by SSH, and none is registered".into(),
+                    hint: Some("`sandboxer hosts add NAME ssh://user@address`".into()),
+                }],
+            },
+        };
+        ExtensionView { description, check }
+    }
+
+    /// The engine's own machine, or the host of this name, and what of ours is on it.
+    pub async fn inspect_host(&self, caller: &Caller, name: Option<&str>) -> Result<HostReport> {
         caller.require(Action::Operate)?;
-        let mut facts = serde_json::Map::new();
-        for extension in self.inner.registry.iter() {
-            if let Ok(serde_json::Value::Object(more)) = extension.host_facts(host::LOCAL).await {
-                facts.extend(more);
-            }
-        }
+        let record = self.book().get(name.unwrap_or(host::LOCAL)).await?;
+        let found = self.host_facts(&record.host).await;
         let living = self.inner.store.living().await?;
+        let name = record.host.name.clone();
+        // A host that is away is shown as it was last seen.
+        let facts = if found.silent && found.facts.is_empty() {
+            record.facts.unwrap_or_else(|| serde_json::json!({}))
+        } else {
+            found.facts.into()
+        };
         Ok(HostReport {
-            host: host::LOCAL.to_owned(),
-            facts: facts.into(),
-            sandboxes: living.into_iter().map(|stored| stored.record.sandbox).collect(),
+            sandboxes: living
+                .into_iter()
+                .map(|stored| stored.record.sandbox)
+                .filter(|sandbox| sandbox.host == name)
+                .collect(),
+            host: name,
+            facts,
+            reachable: !found.silent,
+            problems: found.problems,
         })
     }
 

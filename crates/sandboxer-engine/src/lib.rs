@@ -16,13 +16,26 @@ mod establish;
 mod events;
 mod execs;
 mod files;
+mod fork;
+mod hold;
+mod hosts;
 mod inspect;
 mod keys;
 mod maintain;
 mod outbox;
+mod pause;
+mod placement;
 mod plan;
+mod ports;
+mod progress;
 mod reconcile;
+mod reroute;
+mod stale;
+mod survey;
+mod restore;
+mod snapshots;
 mod ttl;
+pub mod workspace;
 
 use std::sync::Arc;
 
@@ -34,11 +47,14 @@ use tokio::sync::Semaphore;
 
 pub use caller::Caller;
 pub use create::{CreateOptions, Created};
+pub use fork::{ForkRequest, Forked};
+pub use hosts::{ExtensionCheck, HostBook, HostCheck, HostView, NewHost, known_host_name};
 pub use inspect::{ExtensionView, HostReport, ProfileView, SandboxInspection};
 pub use keys::NewKey;
 pub use outbox::{STATE_HUB_SINK, Sink, StateHub};
 pub use plan::Plan;
 pub use reconcile::ReconcileReport;
+pub use stale::{EmptyRow, ReapRequest, Remains, StaleReport, Unanswered};
 
 use catalog::Catalog;
 use clock::Clock;
@@ -100,6 +116,8 @@ struct Inner {
     owner: Owner,
     create_slots: Semaphore,
     waiting_creates: Semaphore,
+    /// Where seeds and mirrors are kept, once that is known.
+    workspaces: std::sync::OnceLock<workspace::Places>,
 }
 
 impl Engine {
@@ -118,6 +136,7 @@ impl Engine {
                 owner: Owner::of_this_process(),
                 create_slots,
                 waiting_creates,
+                workspaces: std::sync::OnceLock::new(),
             }),
         }
     }
@@ -128,6 +147,11 @@ impl Engine {
 
     pub fn catalog(&self) -> &Catalog {
         &self.inner.catalog
+    }
+
+    /// The extensions that were registered.
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
     }
 
     /// The clock that every stored time comes from.
@@ -156,19 +180,12 @@ impl Engine {
     /// The row of a sandbox in which commands can run now, settled first if its time is over.
     async fn load_usable(&self, caller: &Caller, id: SandboxId) -> Result<Stored> {
         let mut stored = self.load(caller, id).await?;
-        if stored.record.state().is_usable() && stored.record.sandbox.expires_at <= self.now() {
+        if stored.record.state().is_usable()
+            && (stored.record.sandbox.expires_at <= self.now() || self.is_abandoned(&stored))
+        {
             stored = self.settle(stored).await?;
         }
-        let state = stored.record.state();
-        if state.is_usable() {
-            return Ok(stored);
-        }
-        let hint = match state {
-            State::Requested | State::Provisioning => "wait until it is ready".to_owned(),
-            State::Paused => format!("`sandboxer resume {id}` first"),
-            _ => format!("`sandboxer recreate {id}` makes a new one from the same profile"),
-        };
-        Err(Error::new(ErrorKind::IllegalState, format!("sandbox {id} is {state}")).with_hint(hint))
+        if stored.record.state().is_usable() { Ok(stored) } else { Err(not_usable(&stored)) }
     }
 
     /// One sandbox, as it really is: a row whose backend ended is brought up to date first.
@@ -176,4 +193,15 @@ impl Engine {
         let stored = self.load(caller, id).await?;
         Ok(self.settle_if_needed(stored).await?.record.sandbox)
     }
+}
+
+/// Why nothing can be done with it now, and what to do about that.
+fn not_usable(stored: &Stored) -> Error {
+    let (id, state) = (stored.record.id(), stored.record.state());
+    let hint = match state {
+        State::Requested | State::Provisioning => "wait until it is ready".to_owned(),
+        State::Paused => format!("`sandboxer resume {id}` first"),
+        _ => format!("`sandboxer recreate {id}` makes a new one from the same profile"),
+    };
+    Error::new(ErrorKind::IllegalState, format!("sandbox {id} is {state}")).with_hint(hint)
 }

@@ -5,11 +5,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
+use crate::snapshots::Where;
 
 /// How soon after its deadline a sandbox's row follows; the sandbox itself ends on time by its supervisor.
 const OVERDUE_EVERY: Duration = Duration::from_millis(500);
 /// How often living rows are compared with their backends and failed cleanups are tried again.
 const REFRESH_EVERY: Duration = Duration::from_secs(15);
+/// The same for hosts that are reached by SSH, by themselves so that one that does not answer holds up nobody else.
+const REMOTE_EVERY: Duration = Duration::from_secs(30);
+/// How often mirrors that are about to end are looked for.
+const MIRRORS_EVERY: Duration = Duration::from_secs(1);
 const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
 
 impl Engine {
@@ -17,8 +22,10 @@ impl Engine {
     pub async fn maintain(&self, cancel: CancellationToken) {
         let overdue = self.every(OVERDUE_EVERY, &cancel, || self.end_overdue());
         let refresh = self.every(REFRESH_EVERY, &cancel, || self.refresh());
+        let remote = self.every(REMOTE_EVERY, &cancel, || self.refresh_remote());
+        let mirrors = self.every(MIRRORS_EVERY, &cancel, || self.sync_before_expiry());
         let prune = self.every(PRUNE_EVERY, &cancel, || self.prune());
-        tokio::join!(overdue, refresh, prune, self.deliver_until(cancel.clone()));
+        tokio::join!(overdue, refresh, remote, mirrors, prune, self.deliver_until(cancel.clone()));
     }
 
     async fn every<F, W>(&self, period: Duration, cancel: &CancellationToken, work: F)
@@ -39,9 +46,20 @@ impl Engine {
 
     async fn end_overdue(&self) -> sandboxer_core::Result<()> {
         for stored in self.inner.store.overdue(self.now()).await? {
-            self.settle_if_needed(stored).await?;
+            if stored.record.sandbox.host == sandboxer_core::host::LOCAL {
+                self.settle_if_needed(stored).await?;
+            }
         }
         Ok(())
+    }
+
+    async fn refresh_remote(&self) -> sandboxer_core::Result<()> {
+        for (host, settled) in self.settle_remote().await? {
+            if let Err(problem) = settled {
+                tracing::warn!(host, problem, "a sandbox could not be brought up to date");
+            }
+        }
+        self.settle_snapshots(Where::Elsewhere).await
     }
 
     async fn prune(&self) -> sandboxer_core::Result<()> {

@@ -1,15 +1,15 @@
 //! From a request to a plan: the profile, the effective configuration, the route, the TTL. Nothing is written yet.
 
-use sandboxer_core::extension::Registry;
 use sandboxer_core::host;
-use sandboxer_core::profile::{Profile, Scope, Strategy};
+use sandboxer_core::profile::{Profile, Scope};
 use sandboxer_core::request::CreateRequest;
-use sandboxer_core::route::{Offer, RouteDecision, unmet};
+use sandboxer_core::route::{Offer, RouteDecision};
 use sandboxer_core::sandbox::Quote;
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, Error, ErrorKind, Result, Retry};
 
 use crate::Engine;
+use crate::placement::Scene;
 
 /// What a create would do; also the answer to `create --dry-run`.
 #[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
@@ -27,6 +27,9 @@ pub struct Plan {
     pub spec: SandboxSpec,
     #[serde(skip)]
     pub idle_reap: Option<Dur>,
+    /// The checkpoint that it would start from.
+    #[serde(skip)]
+    pub from: Option<sandboxer_core::snapshot::Taken>,
 }
 
 impl Plan {
@@ -37,7 +40,10 @@ impl Plan {
                 .route
                 .offers
                 .iter()
-                .map(|offer| format!("{}: {}", offer.extension, offer.reason))
+                .map(|offer| match offer.host.as_str() {
+                    host::LOCAL => format!("{}: {}", offer.extension, offer.reason),
+                    host => format!("{} on {host}: {}", offer.extension, offer.reason),
+                })
                 .collect();
             Error::new(
                 ErrorKind::NoBackend,
@@ -53,19 +59,23 @@ impl Plan {
 
 impl Engine {
     /// Resolves a request without any effect.
-    pub fn plan(&self, request: &CreateRequest) -> Result<Plan> {
+    pub async fn plan(&self, request: &CreateRequest) -> Result<Plan> {
+        self.plan_on(&self.scene().await?, request)
+    }
+
+    /// The same on hosts that were read before.
+    pub(crate) fn plan_on(&self, scene: &Scene, request: &CreateRequest) -> Result<Plan> {
         request.validate()?;
         let entry = self.inner.catalog.get(request.profile_name())?;
         let profile = &entry.profile;
         if request.from.is_some() {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "no extension here can start from a snapshot yet",
-            ));
+            // What a snapshot says is its owner's business: `plan_for` knows the caller.
+            return Err(Error::new(ErrorKind::Internal, "a plan from a snapshot without its caller"));
         }
         let spec = SandboxSpec::new(profile, request);
-        let host = self.host_for(profile, request)?;
-        let route = decide(&self.inner.registry, profile, request, &spec, &host);
+        let route = self.decide(scene, profile, request, &spec)?;
+        let host = route.chosen().map(|offer| offer.host.as_str()).or(self.wanted_host(request));
+        let host = host.unwrap_or(host::LOCAL).to_owned();
         Ok(Plan {
             profile: profile.reference(),
             ttl: ttl_of(profile, request)?,
@@ -76,20 +86,8 @@ impl Engine {
             quote: Quote::self_hosted(),
             spec,
             idle_reap: profile.ttl.idle_reap,
+            from: None,
         })
-    }
-
-    /// Only the local machine is registered until `hosts add` exists: any other wish is refused, never ignored.
-    fn host_for(&self, _profile: &Profile, request: &CreateRequest) -> Result<String> {
-        let wanted = request.host.as_deref().or(self.inner.host.as_deref()).unwrap_or(host::LOCAL);
-        if wanted == host::LOCAL {
-            return Ok(wanted.to_owned());
-        }
-        Err(Error::new(
-            ErrorKind::NoBackend,
-            format!("there is no host `{}`", sandboxer_core::suggest::printable(wanted)),
-        )
-        .with_hint("the only host is `local`; unset SANDBOXER_HOST or leave out --host"))
     }
 }
 
@@ -109,41 +107,4 @@ fn ttl_of(profile: &Profile, request: &CreateRequest) -> Result<Dur> {
         ));
     }
     Ok(ttl)
-}
-
-/// Every candidate in its order with the reason for or against it.
-fn decide(
-    registry: &Registry,
-    profile: &Profile,
-    request: &CreateRequest,
-    spec: &SandboxSpec,
-    host: &str,
-) -> RouteDecision {
-    let strategy = request.route.as_ref().map_or(profile.route.strategy, |route| route.strategy);
-    let mut candidates: Vec<String> = Vec::new();
-    if let Some(only) = &request.extension {
-        candidates.push(only.clone());
-    } else {
-        candidates.extend(profile.extension.clone());
-        candidates.extend(profile.route.fallback.iter().cloned());
-        candidates.extend(request.route.iter().flat_map(|route| route.fallback.iter().cloned()));
-        if candidates.is_empty() && strategy != Strategy::Explicit {
-            candidates.extend(registry.ids().map(str::to_owned));
-        }
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    candidates.retain(|id| seen.insert(id.clone()));
-    let offers = candidates.into_iter().map(|extension| offer(registry, extension, spec, host)).collect();
-    RouteDecision { strategy, offers }
-}
-
-fn offer(registry: &Registry, extension: String, spec: &SandboxSpec, host: &str) -> Offer {
-    let (accepted, reason) = match registry.get(&extension) {
-        Err(_) => (false, "this extension is not installed".to_owned()),
-        Ok(found) => {
-            let unmet = unmet(&found.describe().capability, spec);
-            if unmet.is_empty() { (true, "fits the profile".to_owned()) } else { (false, unmet.join(", ")) }
-        }
-    };
-    Offer { extension, host: host.to_owned(), accepted, reason }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use sandboxer_core::host;
+use sandboxer_core::host::{self, Host};
 use sandboxer_core::sandbox::reason;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::Stored;
 
 use crate::Engine;
 use crate::destroy::Ending;
+use crate::snapshots::Where;
 
 /// What a reconciliation found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -27,58 +28,123 @@ pub struct ReconcileReport {
     pub problems: Vec<String>,
 }
 
+/// A row that was looked at, with its state before, or what went wrong.
+pub(crate) type Settled = std::result::Result<(SandboxId, State, Stored), String>;
+
 impl Engine {
-    /// Looks at every row that is not destroyed and at everything the extensions still have.
+    /// Looks at every row of the engine's own machine that is not destroyed, and at everything of ours on it.
     pub async fn reconcile(&self) -> Result<ReconcileReport> {
         let mut report = ReconcileReport::default();
-        let living = self.inner.store.living().await?;
-        let mut known: BTreeMap<String, State> = BTreeMap::new();
-        for stored in living {
-            let (id, before) = (stored.record.id(), stored.record.state());
-            match self.settle(stored).await {
-                Ok(settled) => {
-                    known.insert(id.to_string(), settled.record.state());
-                    report.note(id, before, &settled);
-                }
-                Err(error) => {
-                    known.insert(id.to_string(), before);
-                    report.problems.push(format!("{id}: {error:?}"));
-                }
+        for stored in self.inner.store.living().await? {
+            if stored.record.sandbox.host == host::LOCAL {
+                self.reconcile_row(stored, &mut report).await;
             }
         }
-        self.remove_orphans(&known, &mut report).await;
+        self.settle_snapshots(Where::Here).await?;
+        self.remove_orphans(&[Host::local()], &mut report).await?;
+        self.sweep_workspaces().await?;
         Ok(report)
     }
 
-    /// What carries our tag but belongs to no living row. A row is written before anything is provisioned, so nothing
-    /// that is being made right now is among them.
-    async fn remove_orphans(&self, known: &BTreeMap<String, State>, report: &mut ReconcileReport) {
-        for extension in self.inner.registry.iter() {
-            let found = match extension.list(host::LOCAL, SandboxId::PREFIX).await {
-                Ok(found) => found,
-                Err(error) => {
-                    report.problems.push(format!("{}: {error:?}", extension.describe().id));
-                    continue;
-                }
-            };
-            for orphan in found.into_iter().filter(|found| !known.contains_key(&found.tag)) {
-                let Ok(id) = orphan.tag.parse::<SandboxId>() else { continue };
-                // Looked up after it was found: a row that was written in between is not an orphan's.
-                match self.inner.store.get(id).await {
-                    Ok(Some(stored)) if stored.record.state() != State::Destroyed => continue,
-                    Ok(_) => {}
-                    Err(error) => {
-                        report.problems.push(format!("{id}: {error:?}"));
-                        continue;
-                    }
-                }
-                match extension.teardown(host::LOCAL, &orphan.tag, None).await {
-                    Ok(cleanup) if cleanup.is_clean() => report.removed.push(orphan.tag),
-                    Ok(cleanup) => report.problems.push(format!("{}: left {:?}", orphan.tag, cleanup.left)),
-                    Err(error) => report.problems.push(format!("{}: {error:?}", orphan.tag)),
-                }
+    /// The same on every other host, all of them at once. It may take a while when one of them does not answer, so that
+    /// nobody should wait for it.
+    pub async fn reconcile_remote(&self) -> Result<ReconcileReport> {
+        let hosts: Vec<Host> = self.book().all().await?.into_iter().map(|record| record.host).collect();
+        let hosts: Vec<Host> = hosts.into_iter().filter(|host| !host.is_local()).collect();
+        let mut report = ReconcileReport::default();
+        if hosts.is_empty() {
+            return Ok(report);
+        }
+        for (_, settled) in self.settle_remote().await? {
+            match settled {
+                Ok((id, before, settled)) => report.note(id, before, &settled),
+                Err(problem) => report.problems.push(problem),
             }
         }
+        self.remove_orphans(&hosts, &mut report).await?;
+        Ok(report)
+    }
+
+    async fn reconcile_row(&self, stored: Stored, report: &mut ReconcileReport) {
+        let (id, before) = (stored.record.id(), stored.record.state());
+        match self.settle(stored).await {
+            Ok(settled) => report.note(id, before, &settled),
+            Err(error) => report.problems.push(format!("{id}: {error:?}")),
+        }
+    }
+
+    /// What carries our tag but belongs to no living row. A row is written before anything is provisioned, so nothing
+    /// that is being made right now is among them. What no row knows stays: another installation may have made it.
+    async fn remove_orphans(&self, hosts: &[Host], report: &mut ReconcileReport) -> Result<()> {
+        let (stale, pairs) = self.find_stale(hosts).await?;
+        for silent in stale.unanswered {
+            report.problems.push(format!("{} on {}: {}", silent.extension, silent.host, silent.reason));
+        }
+        for mut orphan in stale.remains {
+            if !orphan.known {
+                continue;
+            }
+            self.remove(&mut orphan, &pairs).await;
+            match orphan.problem {
+                Some(problem) => {
+                    report.problems.push(format!("{} on {}: {problem}", orphan.tag, orphan.host))
+                }
+                None if orphan.removed => report.removed.push(orphan.tag),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles the living rows of hosts that are reached by SSH: hosts side by side, the rows of one after each other.
+    /// A host that does not answer is not asked for its other rows.
+    pub(crate) async fn settle_remote(&self) -> Result<Vec<(String, Settled)>> {
+        let mut by_host: BTreeMap<String, Vec<Stored>> = BTreeMap::new();
+        for stored in self.inner.store.living().await? {
+            if stored.record.sandbox.host != host::LOCAL {
+                by_host.entry(stored.record.sandbox.host.clone()).or_default().push(stored);
+            }
+        }
+        let mut work = tokio::task::JoinSet::new();
+        for (host, rows) in by_host {
+            let engine = self.clone();
+            work.spawn(async move { engine.settle_host(host, rows).await });
+        }
+        let mut out = Vec::new();
+        while let Some(done) = work.join_next().await {
+            match done {
+                Ok(settled) => out.extend(settled),
+                Err(error) => tracing::error!(%error, "a look at the rows of a host broke off"),
+            }
+        }
+        Ok(out)
+    }
+
+    async fn settle_host(&self, host: String, rows: Vec<Stored>) -> Vec<(String, Settled)> {
+        let mut out = Vec::new();
+        for stored in rows {
+            let (id, before) = (stored.record.id(), stored.record.state());
+            let settled = self.settle(stored).await;
+            let is_away = settled.as_ref().is_err_and(|error| {
+                // A failed cleanup carries the reason of its host one level down.
+                let text = format!("{error:?}");
+                matches!(
+                    error.kind(),
+                    ErrorKind::Unreachable | ErrorKind::HostKeyRefused | ErrorKind::Timeout
+                ) || [ErrorKind::Unreachable, ErrorKind::HostKeyRefused]
+                    .iter()
+                    .any(|kind| text.contains(kind.code()))
+            });
+            let told = match settled {
+                Ok(settled) => Ok((id, before, settled)),
+                Err(error) => Err(format!("{id} on {host}: {error:?}")),
+            };
+            out.push((host.clone(), told));
+            if is_away {
+                break;
+            }
+        }
+        out
     }
 
     /// Settles a row only where there is reason to: what is ready and in time is believed for free only if it answers.
@@ -125,7 +191,8 @@ impl Engine {
             return self.end(stored, Ending::failed(reason::LOST, &error)).await;
         };
         if self.extension_of(&stored)?.is_alive(handle).await? {
-            return Ok(stored);
+            // Somebody was in the middle of something with it and is gone.
+            return if stored.lease.is_some() { self.recover(stored).await } else { Ok(stored) };
         }
         // Gone before its time. With an idle limit that has had time to pass, that is what ended it.
         let since_ready = stored.record.sandbox.ready_at.unwrap_or(stored.record.sandbox.created_at);

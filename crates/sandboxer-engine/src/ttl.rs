@@ -8,6 +8,7 @@ use sandboxer_store::{Filter, LeaseChange, Update};
 use serde_json::json;
 
 use crate::caller::Action;
+use crate::snapshots::Where;
 use crate::{Caller, Engine};
 
 impl Engine {
@@ -95,14 +96,18 @@ impl Engine {
         self.inner.store.list(&filter, cursor, limit).await
     }
 
-    /// Settles every living row, so that a listing tells what is and not what was. A server does this by itself.
+    /// Settles every living row of the engine's own machine, so that a listing tells what is and not what was. Other
+    /// hosts are not asked: a server does so by itself, and a command when it is about that sandbox.
     pub async fn refresh(&self) -> Result<()> {
         for stored in self.inner.store.living().await? {
+            if stored.record.sandbox.host != sandboxer_core::host::LOCAL {
+                continue;
+            }
             let id = stored.record.id();
             if let Err(error) = self.settle_if_needed(stored).await {
                 tracing::warn!(error = ?error, sandbox = %id, "a sandbox could not be brought up to date");
             }
         }
-        Ok(())
+        self.settle_snapshots(Where::Here).await
     }
 }

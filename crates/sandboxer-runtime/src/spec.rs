@@ -48,6 +48,12 @@ pub struct SandboxSpec {
     /// Start even where a waivable control is missing, and list it in the report.
     #[serde(default)]
     pub allow_degraded: bool,
+    /// A tar of the host that `/workspace` starts with. Read by the launch, which fails if it cannot be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<PathBuf>,
+    /// Nobody inside can write below `/workspace`, root neither.
+    #[serde(default)]
+    pub workspace_read_only: bool,
     /// Made in advance and nobody's yet: until it is adopted it ends with the connection that launched it.
     #[serde(default)]
     pub warm: bool,
@@ -170,6 +176,8 @@ impl SandboxSpec {
             labels: BTreeMap::new(),
             limits: Limits::default(),
             allow_degraded: false,
+            seed: None,
+            workspace_read_only: false,
             warm: false,
         }
     }
@@ -183,6 +191,8 @@ impl SandboxSpec {
             && self.mounts == other.mounts
             && self.limits == other.limits
             && self.allow_degraded == other.allow_degraded
+            && self.seed == other.seed
+            && self.workspace_read_only == other.workspace_read_only
     }
 
     /// Bounds and forms that can be checked without looking at the machine.
@@ -204,6 +214,9 @@ impl SandboxSpec {
                     layer.display()
                 )));
             }
+        }
+        if self.seed.as_ref().is_some_and(|seed| !seed.is_absolute()) {
+            return Err(RuntimeError::invalid("the seed is not an absolute path"));
         }
         validate_env(&self.env)?;
         if let Some(cwd) = &self.cwd {

@@ -23,8 +23,11 @@ use crate::error::{Envelope, ErrorBody};
         (name = "sandboxes", description = "Create, look at, prolong and destroy"),
         (name = "execs", description = "Commands in a sandbox"),
         (name = "files", description = "Files and archives in a sandbox"),
+        (name = "ports", description = "What listens inside a sandbox"),
+        (name = "snapshots", description = "Checkpoints: take, start from, fork, delete"),
         (name = "events", description = "What happened, in order, with resume"),
-        (name = "catalog", description = "Profiles, extensions, hosts and routes"),
+        (name = "catalog", description = "Profiles, extensions and routes"),
+        (name = "hosts", description = "Where sandboxes are placed"),
         (name = "inspect", description = "What really is"),
         (name = "keys", description = "API keys"),
         (name = "server", description = "Health, metrics and this document")

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use sandboxer_core::{Error, ErrorKind, ExecId, KeyId, SandboxId};
+use sandboxer_core::{Error, ErrorKind, ExecId, KeyId, SandboxId, SnapshotId};
 
 use crate::error::ApiError;
 
@@ -11,6 +11,12 @@ pub(crate) struct SandboxPath(pub(crate) SandboxId);
 
 /// `{id}` of a sandbox and `{exec}`.
 pub(crate) struct ExecPath(pub(crate) SandboxId, pub(crate) ExecId);
+
+/// `{id}` of a sandbox and `{port}`.
+pub(crate) struct PortPath(pub(crate) SandboxId, pub(crate) u16);
+
+/// `{id}` of a snapshot.
+pub(crate) struct SnapshotPath(pub(crate) SnapshotId);
 
 /// `{id}` of a key.
 pub(crate) struct KeyPath(pub(crate) KeyId);
@@ -32,6 +38,29 @@ impl<S: Send + Sync> FromRequestParts<S> for ExecPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = params(parts, state).await?;
         Ok(Self(named(&params, "id")?.parse()?, named(&params, "exec")?.parse()?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PortPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let params = params(parts, state).await?;
+        let text = named(&params, "port")?;
+        let port = text.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
+            let shown = sandboxer_core::suggest::printable(text);
+            Error::new(ErrorKind::InvalidInput, format!("`{shown}` is not a port"))
+                .with_hint("ports go from 1 to 65535")
+        })?;
+        Ok(Self(named(&params, "id")?.parse()?, port))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SnapshotPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Ok(Self(named(&params(parts, state).await?, "id")?.parse()?))
     }
 }
 

@@ -2,14 +2,20 @@
 
 mod archive;
 mod catalog;
+mod docs;
 mod events;
 mod execs;
 mod files;
 mod health;
+mod hosts;
 mod index;
 mod inspect;
 mod keys;
+mod logs;
+mod ports;
 mod sandboxes;
+mod snapshots;
+mod stale;
 mod upload;
 
 use axum::Router;
@@ -26,6 +32,7 @@ use crate::openapi::Base;
 pub(crate) fn described() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Base::openapi())
         .routes(routes!(index::index))
+        .routes(routes!(docs::guide))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -34,7 +41,18 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::one::get_sandbox, sandboxes::one::destroy_sandbox))
         .routes(routes!(sandboxes::create::recreate_sandbox))
         .routes(routes!(sandboxes::ttl::extend_sandbox))
+        .routes(routes!(sandboxes::sync::sync_sandbox))
         .routes(routes!(sandboxes::ttl::expire_sandboxes))
+        .routes(routes!(sandboxes::pause::pause_sandbox))
+        .routes(routes!(sandboxes::pause::resume_sandbox))
+        .routes(routes!(sandboxes::fork::fork_sandbox))
+        .routes(routes!(snapshots::take_snapshot))
+        .routes(routes!(snapshots::list_snapshots))
+        .routes(routes!(snapshots::get_snapshot, snapshots::delete_snapshot))
+        .routes(routes!(snapshots::restore_snapshot))
+        .routes(routes!(logs::backend_logs))
+        .routes(routes!(ports::tunnel::port_tunnel))
+        .routes(routes!(ports::proxy::proxy))
         .routes(routes!(events::sandbox_events))
         .routes(routes!(events::all_events))
         .routes(routes!(execs::query::list_execs, execs::run::run_exec))
@@ -52,9 +70,13 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(catalog::get_profile))
         .routes(routes!(catalog::list_extensions))
         .routes(routes!(catalog::get_extension))
-        .routes(routes!(catalog::list_hosts))
         .routes(routes!(catalog::explain_route))
+        .routes(routes!(hosts::list_hosts, hosts::add_host))
+        .routes(routes!(hosts::remove_host))
+        .routes(routes!(hosts::check_host))
         .routes(routes!(inspect::inspect_host))
+        .routes(routes!(stale::inspect_stale))
+        .routes(routes!(stale::reap_stale))
         .routes(routes!(inspect::inspect_sandbox))
         .routes(routes!(keys::list_keys, keys::create_key))
         .routes(routes!(keys::revoke_key))
@@ -63,7 +85,11 @@ pub(crate) fn described() -> OpenApiRouter<App> {
 /// The whole service. Without [`crate::Peer`] in a request's extensions only keys get in.
 pub fn router(app: App) -> Router {
     let (router, _) = described().split_for_parts();
+    // Every method and path below a port is the sandbox's own.
     router
+        .route("/v1/sandboxes/{id}/ports/{port}/", axum::routing::any(ports::proxy::proxy))
+        .route("/v1/sandboxes/{id}/ports/{port}/{*path}", axum::routing::any(ports::proxy::proxy))
+        .route("/docs/{folder}/{page}", axum::routing::get(docs::guide_in_folder))
         .fallback(edge::no_such_route)
         .method_not_allowed_fallback(edge::no_such_method)
         .layer(from_fn_with_state(app.clone(), edge::edge))

@@ -54,6 +54,16 @@ pub async fn serve(engine: Engine, options: ServeOptions, shutdown: Cancellation
         let (engine, maintenance) = (engine.clone(), maintenance.clone());
         async move { engine.maintain(maintenance).await }
     });
+    // Other hosts may be slow or away; nobody waits for them.
+    let elsewhere = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            match engine.reconcile_remote().await {
+                Ok(report) => log_report(&report),
+                Err(error) => tracing::warn!(error = ?error, "other hosts could not be reconciled"),
+            }
+        }
+    });
     let app = App::new(engine, options.limits, shutdown.clone())?;
     if let Some(told) = options.on_bound {
         let _ = told.send(bound);
@@ -63,6 +73,7 @@ pub async fn serve(engine: Engine, options: ServeOptions, shutdown: Cancellation
     drop(listener);
     drain(&app).await;
     maintenance.cancel();
+    elsewhere.abort();
     if let Err(error) = maintaining.await {
         tracing::error!(%error, "maintenance broke off");
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::page::Limit;
-use sandboxer_core::profile::{Image, Scope};
+use sandboxer_core::profile::Scope;
 use sandboxer_core::sandbox::{Links, Quote, Sandbox, SandboxRecord};
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, SandboxId, State};

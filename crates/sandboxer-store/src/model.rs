@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sandboxer_core::event::{Event, NewEvent};
+use sandboxer_core::host::{Host, HostHealth};
 use sandboxer_core::sandbox::SandboxRecord;
+use sandboxer_core::snapshot::SnapshotRecord;
 use sandboxer_core::{Actor, KeyId, SandboxId, State};
 
 /// A record as it was read, with what is needed to write it back safely.
@@ -140,6 +142,44 @@ pub enum Replay {
     InFlight,
     /// Another body under the same key.
     Mismatch,
+}
+
+/// A host with what was learned about it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct HostRecord {
+    pub host: Host,
+    pub health: HostHealth,
+    /// What it said about itself when it was looked at last.
+    pub facts: Option<serde_json::Value>,
+    /// Grows by one with every write.
+    pub version: u64,
+}
+
+impl HostRecord {
+    /// A host of which nothing was learned yet.
+    pub fn new(host: Host) -> Self {
+        Self { host, health: HostHealth::default(), facts: None, version: 0 }
+    }
+}
+
+/// A snapshot as it was read, with what is needed to write it back safely.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredSnapshot {
+    pub record: SnapshotRecord,
+    /// Grows by one with every write; a write names the version that it read.
+    pub version: u64,
+    /// It goes as soon as nobody works with it.
+    pub doomed: bool,
+    pub lease: Option<Lease>,
+}
+
+/// Which snapshots to list, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotFilter {
+    /// Only those of this sandbox.
+    pub sandbox: Option<SandboxId>,
+    /// Only those of this key.
+    pub owner_key: Option<String>,
 }
 
 /// An API key without its secret.

@@ -5,8 +5,10 @@
 //! transaction that reads first and writes later would fail when another process writes in between.
 
 mod connection;
+mod direct;
 mod events;
 mod fault;
+mod hosts;
 mod idempotency;
 mod keys;
 mod list;
@@ -17,26 +19,32 @@ mod prune;
 mod rows;
 mod sandboxes;
 mod schema;
+mod snapshots;
 #[cfg(test)]
 mod trouble;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use sandboxer_core::host::{Host, HostLoad, HostSign};
 use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::event::NewEvent;
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{EventId, KeyId, Result, SandboxId};
+use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
+use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
 use sqlx::sqlite::SqlitePool;
 use tokio::sync::Mutex;
 
 use crate::model::{
-    Delivery, EventFilter, Filter, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
-    Replay, Stored, Update,
+    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
+    Lease, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
 };
 use crate::store::Store;
 
 use connection::{Reader, Tidy, Writer};
+use direct::{Answer, Direct};
 use events::Journal;
 use fault::Attempt;
 
@@ -57,6 +65,7 @@ pub struct SqliteStore {
     readers: SqlitePool,
     journal: Journal,
     tidy: Tidy,
+    direct: Direct,
 }
 
 /// Runs one write on the writing connection, which is replaced when SQLite left it in doubt.
@@ -101,6 +110,7 @@ impl SqliteStore {
             writer: Mutex::new(Writer::new(connect, first)),
             journal: Journal::new(options.source, &options.sinks),
             tidy: Tidy::default(),
+            direct: Direct::new(path.clone()),
             path,
         })
     }
@@ -144,7 +154,10 @@ impl Store for SqliteStore {
     }
 
     async fn get(&self, id: SandboxId) -> Result<Option<Stored>> {
-        read!(self, "get", c => sandboxes::get(c, id))
+        match self.direct.get(id, sandboxes::GET) {
+            Answer::Read(stored) => Ok(stored),
+            Answer::AskThePool => read!(self, "get", c => sandboxes::get(c, id)),
+        }
     }
 
     async fn list(&self, filter: &Filter, cursor: Option<&str>, limit: Limit) -> Result<Page<Sandbox>> {
@@ -228,6 +241,89 @@ impl Store for SqliteStore {
 
     async fn key_revoke(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
         write!(self, "key_revoke", c => keys::revoke(c, id, now))
+    }
+
+    async fn host_put(&self, host: &Host) -> Result<HostRecord> {
+        write!(self, "host_put", c => hosts::put(c, host))
+    }
+
+    async fn host_get(&self, name: &str) -> Result<Option<HostRecord>> {
+        read!(self, "host_get", c => hosts::find(c, name))
+    }
+
+    async fn host_list(&self) -> Result<Vec<HostRecord>> {
+        read!(self, "host_list", c => hosts::list(c))
+    }
+
+    async fn host_remove(&self, name: &str) -> Result<HostRecord> {
+        write!(self, "host_remove", c => hosts::remove(c, name))
+    }
+
+    async fn host_health(
+        &self,
+        name: &str,
+        sign: &HostSign,
+        facts: Option<&serde_json::Value>,
+        now: Timestamp,
+    ) -> Result<HostRecord> {
+        write!(self, "host_health", c => hosts::health(c, name, sign, facts, now))
+    }
+
+    async fn host_loads(&self) -> Result<BTreeMap<String, HostLoad>> {
+        read!(self, "host_loads", c => hosts::loads(c))
+    }
+
+    async fn facts(&self, id: SandboxId, facts: Vec<NewEvent>) -> Result<()> {
+        write!(self, "facts", c => events::facts(c, &self.journal, id, facts))
+    }
+
+    async fn snapshot_insert(
+        &self,
+        record: SnapshotRecord,
+        doomed: bool,
+        lease: Lease,
+    ) -> Result<StoredSnapshot> {
+        write!(self, "snapshot_insert", c => snapshots::insert(c, record, doomed, lease))
+    }
+
+    async fn snapshot_taken(
+        &self,
+        before: &StoredSnapshot,
+        taken: Taken,
+        keep_lease: bool,
+        fact: NewEvent,
+    ) -> Result<StoredSnapshot> {
+        write!(self, "snapshot_taken", c => snapshots::taken(c, &self.journal, before, taken, keep_lease, fact))
+    }
+
+    async fn snapshot_claim(
+        &self,
+        before: &StoredSnapshot,
+        doomed: bool,
+        lease: Option<Lease>,
+    ) -> Result<StoredSnapshot> {
+        write!(self, "snapshot_claim", c => snapshots::claim(c, before, doomed, lease))
+    }
+
+    async fn snapshot_remove(&self, before: &StoredSnapshot, fact: Option<NewEvent>) -> Result<()> {
+        write!(self, "snapshot_remove", c => snapshots::remove(c, &self.journal, before, fact))
+    }
+
+    async fn snapshot_get(&self, id: SnapshotId) -> Result<Option<StoredSnapshot>> {
+        read!(self, "snapshot_get", c => snapshots::get(c, id))
+    }
+
+    async fn snapshot_list(
+        &self,
+        filter: &SnapshotFilter,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<Snapshot>> {
+        read!(self, "snapshot_list", c => snapshots::list(c, filter, cursor, limit))
+    }
+
+    async fn snapshots_unsettled(&self) -> Result<Vec<StoredSnapshot>> {
+        read!(self, "snapshots_unsettled", c => snapshots::unsettled(c))
     }
 
     async fn prune(&self, before: Timestamp) -> Result<u64> {

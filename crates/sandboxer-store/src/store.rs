@@ -1,14 +1,19 @@
 //! The store's contract. Every method is one transaction; errors are the core's, kind `StoreFailed` unless said otherwise.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
+use sandboxer_core::host::{Host, HostLoad, HostSign};
 use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::event::NewEvent;
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{EventId, KeyId, Result, SandboxId};
+use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
+use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
 
 use crate::model::{
-    Delivery, EventFilter, Filter, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
-    Replay, Stored, Update,
+    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
+    Lease, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
 };
 
 #[async_trait]
@@ -80,8 +85,78 @@ pub trait Store: Send + Sync + 'static {
     /// Idempotent; `NotFound` when there is no such key.
     async fn key_revoke(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord>;
 
+    /// Registers a host. `Conflict` when its name is taken.
+    async fn host_put(&self, host: &Host) -> Result<HostRecord>;
+
+    async fn host_get(&self, name: &str) -> Result<Option<HostRecord>>;
+
+    /// By name. The engine's own machine is among them only once something was learned about it.
+    async fn host_list(&self) -> Result<Vec<HostRecord>>;
+
+    /// Forgets a host. `Conflict` with their names while living sandboxes or snapshots are on it, `HostNotFound` when it
+    /// is not there.
+    async fn host_remove(&self, name: &str) -> Result<HostRecord>;
+
+    /// Adds a sign of health, and what the host said about itself if it did. `HostNotFound` when it is not there.
+    async fn host_health(
+        &self,
+        name: &str,
+        sign: &HostSign,
+        facts: Option<&serde_json::Value>,
+        now: Timestamp,
+    ) -> Result<HostRecord>;
+
+    /// What the living sandboxes of each host were promised.
+    async fn host_loads(&self) -> Result<BTreeMap<String, HostLoad>>;
+
+    /// Records facts about a sandbox without a change of it: the version stays, so that nobody's work collides with
+    /// them. `SandboxNotFound` when it is not there.
+    async fn facts(&self, id: SandboxId, facts: Vec<NewEvent>) -> Result<()>;
+
+    /// Writes down that a snapshot is going to be taken. A `doomed` one goes as soon as its lease is over.
+    /// `SandboxNotFound` without its sandbox, `Conflict` when the id is there.
+    async fn snapshot_insert(
+        &self,
+        record: SnapshotRecord,
+        doomed: bool,
+        lease: Lease,
+    ) -> Result<StoredSnapshot>;
+
+    /// The extension has taken it. `Conflict` and `SnapshotNotFound` when somebody changed or removed the row.
+    async fn snapshot_taken(
+        &self,
+        before: &StoredSnapshot,
+        taken: Taken,
+        keep_lease: bool,
+        fact: NewEvent,
+    ) -> Result<StoredSnapshot>;
+
+    /// Takes or gives back the right to work on a snapshot, and says whether it goes afterwards.
+    async fn snapshot_claim(
+        &self,
+        before: &StoredSnapshot,
+        doomed: bool,
+        lease: Option<Lease>,
+    ) -> Result<StoredSnapshot>;
+
+    /// The backend has nothing of it any more.
+    async fn snapshot_remove(&self, before: &StoredSnapshot, fact: Option<NewEvent>) -> Result<()>;
+
+    async fn snapshot_get(&self, id: SnapshotId) -> Result<Option<StoredSnapshot>>;
+
+    /// Those that were taken, newest first. The cursor is opaque; a cursor that is not ours is `InvalidInput`.
+    async fn snapshot_list(
+        &self,
+        filter: &SnapshotFilter,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<Snapshot>>;
+
+    /// Those that were never taken and those that are to go, oldest first, whoever holds them.
+    async fn snapshots_unsettled(&self) -> Result<Vec<StoredSnapshot>>;
+
     /// Forgets destroyed sandboxes, delivered events and idempotency keys that ended before `before`.
-    /// Undelivered events and everything that is not destroyed stay. Returns how many sandboxes went.
+    /// Undelivered events, everything that is not destroyed and what has snapshots stay. Returns how many sandboxes went.
     async fn prune(&self, before: Timestamp) -> Result<u64>;
 
     /// The store answers; for readiness.

@@ -3,12 +3,14 @@
 
 #[cfg(feature = "workshop")]
 mod clock;
+mod fleet;
 mod scripted;
 #[cfg(feature = "workshop")]
 mod workshop;
 
 #[cfg(feature = "workshop")]
 pub use clock::TestClock;
+pub use fleet::{Fleet, HostScript};
 pub use scripted::{Script, Scripted};
 #[cfg(feature = "workshop")]
 pub use workshop::Workshop;

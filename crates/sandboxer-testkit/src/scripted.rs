@@ -1,6 +1,6 @@
 //! An extension without a backend: it remembers what lives and fails, waits or loses as the script says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use sandboxer_core::extension::{
     ProvisionRequest, Reachability,
 };
 use sandboxer_core::isolation::{Control, IsolationLevel, Outcome};
-use sandboxer_core::{Error, ErrorKind, Result};
+use sandboxer_core::snapshot::Taken;
+use sandboxer_core::{Error, ErrorKind, Result, SnapshotId};
 
 /// What goes wrong, and how long things take.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +27,32 @@ pub struct Script {
     pub teardown_fails: bool,
     pub teardown_leaves: bool,
     pub exec_exit_code: i32,
+    /// It can pause, snapshot, restore and fork.
+    pub checkpoints: bool,
+    pub pause_fails: bool,
+    pub snapshot_takes: Duration,
+    pub snapshot_fails: bool,
+    /// The checkpoint is there although it failed: the answer got lost.
+    pub snapshot_fails_after_effect: bool,
+    pub snapshot_delete_fails: bool,
+    /// A checkpoint cannot go while something lives that was started from it.
+    pub snapshot_needed: bool,
+    /// Of so many restores the last ones fail.
+    pub restores_left: Option<u32>,
+    /// What a provision tells while it goes on.
+    pub progress: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct World {
     script: Script,
     living: BTreeSet<String>,
+    paused: BTreeSet<String>,
+    /// What is inside a sandbox or a checkpoint; the same text in a copy.
+    contents: BTreeMap<String, String>,
+    snapshots: BTreeSet<String>,
+    /// Which checkpoint a sandbox was started from.
+    origins: BTreeMap<String, String>,
     provisioned: u64,
     most_at_once: usize,
     under_way: usize,
@@ -67,6 +88,36 @@ impl Scripted {
         self.world().most_at_once
     }
 
+    /// Tags that stand still.
+    pub fn paused(&self) -> Vec<String> {
+        self.world().paused.iter().cloned().collect()
+    }
+
+    /// Checkpoints that the backend has.
+    pub fn snapshots(&self) -> Vec<String> {
+        self.world().snapshots.iter().cloned().collect()
+    }
+
+    /// What is inside.
+    pub fn contents(&self, tag: &str) -> Option<String> {
+        self.world().contents.get(tag).cloned()
+    }
+
+    /// Puts something inside.
+    pub fn fill(&self, tag: &str, text: &str) {
+        self.world().contents.insert(tag.to_owned(), text.to_owned());
+    }
+
+    /// Stops a sandbox behind everybody's back.
+    pub fn freeze(&self, tag: &str) {
+        self.world().paused.insert(tag.to_owned());
+    }
+
+    /// A checkpoint that no row knows.
+    pub fn plant_snapshot(&self, tag: &str) {
+        self.world().snapshots.insert(tag.to_owned());
+    }
+
     /// Something that lives and that no row knows.
     pub fn plant(&self, tag: &str) {
         self.world().living.insert(tag.to_owned());
@@ -81,6 +132,7 @@ impl Scripted {
 #[async_trait]
 impl Extension for Scripted {
     fn describe(&self) -> Description {
+        let checkpoints = self.world().script.checkpoints;
         Description {
             id: Self::ID.into(),
             summary: "does as the test says".into(),
@@ -90,6 +142,10 @@ impl Extension for Scripted {
                 extend_ttl: true,
                 idle_reap: true,
                 image_host: true,
+                pause: checkpoints,
+                snapshot: checkpoints,
+                restore: checkpoints,
+                fork: checkpoints,
                 self_hosted: true,
                 host_local: true,
                 ..Capability::default()
@@ -111,12 +167,33 @@ impl Extension for Scripted {
             world.script.clone()
         };
         let _leaving = Leaving(self);
+        for line in &script.progress {
+            request.progress.say(line);
+        }
         tokio::time::sleep(script.provision_takes).await;
         if script.provision_fails {
             return Err(Error::new(ErrorKind::BackendFailed, "the script says no"));
         }
         {
             let mut world = self.world();
+            if let Some(from) = &request.from {
+                let from = from.snapshot_id.to_string();
+                if !world.snapshots.contains(&from) {
+                    return Err(Error::new(
+                        ErrorKind::SnapshotNotFound,
+                        "the backend has no such checkpoint",
+                    ));
+                }
+                match &mut world.script.restores_left {
+                    Some(0) => return Err(Error::new(ErrorKind::NoSpace, "no room for one more")),
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                if let Some(text) = world.contents.get(&from).cloned() {
+                    world.contents.insert(request.tag.clone(), text);
+                }
+                world.origins.insert(request.tag.clone(), from);
+            }
             if world.living.insert(request.tag.clone()) {
                 world.provisioned += 1;
             }
@@ -156,13 +233,17 @@ impl Extension for Scripted {
             let left = Leftover { what: "a mount".into(), reason: "busy".into() };
             return Ok(CleanupReport { removed: Vec::new(), left: vec![left] });
         }
-        let removed = self.world().living.remove(tag).then(|| tag.to_owned());
+        let removed = {
+            let mut world = self.world();
+            world.paused.remove(tag);
+            world.living.remove(tag).then(|| tag.to_owned())
+        };
         Ok(CleanupReport { removed: removed.into_iter().collect(), left: Vec::new() })
     }
 
     async fn list(&self, _host: &str, tag_prefix: &str) -> Result<Vec<Found>> {
         let world = self.world();
-        let tags = world.living.iter().filter(|tag| tag.starts_with(tag_prefix));
+        let tags = world.living.iter().chain(&world.snapshots).filter(|tag| tag.starts_with(tag_prefix));
         Ok(tags.map(|tag| Found { tag: tag.clone(), alive: true, parts: Vec::new() }).collect())
     }
 
@@ -179,6 +260,9 @@ impl Extension for Scripted {
         if !self.world().living.contains(&handle.tag) {
             return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
         }
+        if self.world().paused.contains(&handle.tag) {
+            return Err(Error::new(ErrorKind::Timeout, "it stands still"));
+        }
         let exit_code = self.world().script.exec_exit_code;
         Ok(ExecSession {
             stdin: None,
@@ -186,6 +270,62 @@ impl Extension for Scripted {
             stderr: None,
             control: Arc::new(Finished(exit_code)),
         })
+    }
+
+    async fn pause(&self, handle: &Handle) -> Result<()> {
+        let mut world = self.world();
+        if world.script.pause_fails {
+            return Err(Error::new(ErrorKind::BackendFailed, "it cannot be stopped"));
+        }
+        if !world.living.contains(&handle.tag) {
+            return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
+        }
+        world.paused.insert(handle.tag.clone());
+        Ok(())
+    }
+
+    async fn resume(&self, handle: &Handle) -> Result<()> {
+        self.world().paused.remove(&handle.tag);
+        Ok(())
+    }
+
+    async fn snapshot(&self, handle: &Handle, id: SnapshotId) -> Result<Taken> {
+        let script = self.world().script.clone();
+        tokio::time::sleep(script.snapshot_takes).await;
+        if script.snapshot_fails {
+            return Err(Error::new(ErrorKind::NoSpace, "no room for a checkpoint"));
+        }
+        let mut world = self.world();
+        if !world.living.contains(&handle.tag) {
+            return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
+        }
+        world.snapshots.insert(id.to_string());
+        if let Some(text) = world.contents.get(&handle.tag).cloned() {
+            world.contents.insert(id.to_string(), text);
+        }
+        if script.snapshot_fails_after_effect {
+            return Err(Error::new(ErrorKind::Timeout, "the answer got lost"));
+        }
+        Ok(Taken { snapshot_id: id, size_bytes: Some(7), data: serde_json::Value::Null })
+    }
+
+    async fn snapshot_delete(
+        &self,
+        _host: &str,
+        id: SnapshotId,
+        _taken: Option<&Taken>,
+    ) -> Result<CleanupReport> {
+        let mut world = self.world();
+        if world.script.snapshot_delete_fails {
+            return Err(Error::new(ErrorKind::Unreachable, "the backend is away"));
+        }
+        let tag = id.to_string();
+        let needed = world.origins.iter().any(|(of, from)| *from == tag && world.living.contains(of));
+        if world.script.snapshot_needed && needed {
+            return Err(Error::new(ErrorKind::Conflict, "a living sandbox was started from it"));
+        }
+        let removed = world.snapshots.remove(&tag).then(|| tag.clone());
+        Ok(CleanupReport { removed: removed.into_iter().collect(), left: Vec::new() })
     }
 }
 

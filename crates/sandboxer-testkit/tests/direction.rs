@@ -40,7 +40,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             ],
         ),
         ("sandboxer-testkit", &["sandboxer-core", "sandboxer-store", "sandboxer-engine"]),
-        ("sandboxer-bench", &[]),
+        ("sandboxer-bench", &["sandboxer-testkit"]),
     ])
 }
 

@@ -1,1 +1,6 @@
-//! ext.compose-ssh: the compose stack of a repository on a placement host
+//! `ext.compose-ssh`: the compose stack of a repository on a placement host, see `docs.md`.
+
+mod bundle;
+mod file;
+mod judge;
+mod rewrite;

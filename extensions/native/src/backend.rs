@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, ProvisionRequest,
-    Reachability, Usage,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    ProvisionRequest, Reachability, Usage,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::isolation::IsolationLevel;
@@ -93,7 +93,9 @@ impl Extension for Native {
                 exec_user: true,
                 files: true,
                 archive: true,
+                port: true,
                 mounts: true,
+                workspace_access: true,
                 extend_ttl: true,
                 idle_reap: true,
                 self_hosted: true,
@@ -112,10 +114,14 @@ impl Extension for Native {
 
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
         let spec = provision::to_spec(&request)?;
+        let late_seed = request.seed.filter(|_| spec.seed.is_none());
         let launched = match self.warm.take(&spec).await {
             Some(adopted) => adopted,
             None => self.runtime.launch(spec).await.map_err(map)?,
         };
+        if let Some(seed) = late_seed {
+            files::unpack_seed(&launched.control, &seed).await?;
+        }
         let handle = provision::to_handle(request.tag, &launched.enforced)?;
         if !launched.existing {
             self.keep_fresh(&handle.tag, launched.control);
@@ -270,6 +276,11 @@ impl Extension for Native {
     async fn archive_put(&self, handle: &Handle, path: &str, tar: BoxRead) -> Result<()> {
         let writer = self.control(handle).await?.files().tar_in(path).await.map_err(map)?;
         files::copy_in(tar, writer).await
+    }
+
+    async fn port_connect(&self, handle: &Handle, port: u16) -> Result<BoxDuplex> {
+        let stream = self.control(handle).await?.connect(port).await.map_err(map)?;
+        Ok(Box::pin(stream))
     }
 
     async fn host_facts(&self, _host: &str) -> Result<serde_json::Value> {

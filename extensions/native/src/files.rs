@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use crate::errors::map;
 
 const CHUNK: usize = 64 << 10;
+const WORKSPACE: &str = "/workspace";
 
 /// The content as a stream. What can be known before the first byte (no such file) is an error here and now;
 /// what goes wrong later ends the stream with an error instead of a quiet end.
@@ -50,6 +51,15 @@ pub(crate) async fn copy_in(mut source: BoxRead, mut writer: runtime::FileWriter
             return writer.finish().await.map_err(map);
         }
     }
+}
+
+/// What the workspace starts with, in a sandbox that answers and that nobody else knows yet.
+pub(crate) async fn unpack_seed(control: &runtime::Control, seed: &std::path::Path) -> Result<()> {
+    let tar = tokio::fs::File::open(seed).await.map_err(|source| {
+        Error::new(ErrorKind::BackendFailed, "the workspace's seed cannot be read").with_source(source)
+    })?;
+    let writer = control.files().tar_in(WORKSPACE).await.map_err(map)?;
+    copy_in(Box::pin(tar), writer).await
 }
 
 fn broken(source: std::io::Error) -> Error {

@@ -2,7 +2,7 @@
 
 use sandboxer_core::extension::{CleanupReport, Handle, Leftover, ProvisionRequest};
 use sandboxer_core::isolation::{Control, IsolationLevel, Outcome};
-use sandboxer_core::profile::{Image, MountAccess};
+use sandboxer_core::profile::{Image, MountAccess, WorkspaceAccess};
 use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_runtime as runtime;
 
@@ -18,6 +18,9 @@ pub(crate) fn to_spec(request: &ProvisionRequest) -> Result<runtime::SandboxSpec
     let spec = &request.spec;
     if spec.image != Image::Host {
         return Err(Error::unsupported(crate::ID, "images other than `host`"));
+    }
+    if request.from.is_some() {
+        return Err(Error::unsupported(crate::ID, "starting from a snapshot"));
     }
     let resources = &spec.resources;
     let mut out = runtime::SandboxSpec::new(request.tag.clone(), std::time::Duration::ZERO);
@@ -41,6 +44,11 @@ pub(crate) fn to_spec(request: &ProvisionRequest) -> Result<runtime::SandboxSpec
             read_only: mount.access == MountAccess::Ro,
         })
         .collect();
+    if spec.workspace.access == WorkspaceAccess::Ro {
+        out.workspace_read_only = true;
+        // Only the launch itself can still write there.
+        out.seed.clone_from(&request.seed);
+    }
     out.labels.insert("profile".into(), spec.profile.clone());
     out.allow_degraded = spec.allow_degraded;
     Ok(out)

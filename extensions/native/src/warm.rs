@@ -52,7 +52,7 @@ impl WarmPool {
     /// A warm sandbox turned into the one that was asked for; `None` when there is none that fits.
     pub(crate) async fn take(&self, spec: &SandboxSpec) -> Option<Launched> {
         // Mounts are looked at when a sandbox is made; nothing is mounted in advance.
-        if self.size == 0 || !spec.mounts.is_empty() || !spec.layers.is_empty() {
+        if self.size == 0 || !spec.mounts.is_empty() || !spec.layers.is_empty() || spec.workspace_read_only {
             return None;
         }
         let warm = self.pick(spec);

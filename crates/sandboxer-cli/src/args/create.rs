@@ -12,6 +12,7 @@ use super::value;
     sandboxer create\n  \
     sandboxer create --profile profile.agent-dev --ttl 2h --label team=blue\n  \
     sandboxer create --profile profile.build --dry-run\n  \
+    sandboxer create --profile profile.agent-dev --workspace . --workspace-mode mirror\n  \
     ID=$(sandboxer create --ttl 10m) && sandboxer exec $ID -- hostname")]
 pub(crate) struct CreateArgs {
     /// Profile, with or without a version: profile.agent-dev, profile.agent-dev@1.0.0
@@ -76,12 +77,16 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Workspace")]
 pub(crate) struct WorkspaceArgs {
+    /// The folder that the workspace starts with, on the machine that runs the engine
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<std::path::PathBuf>,
+
     /// Where the workspace's truth is
     #[arg(long, value_name = "MODE", value_enum)]
     pub(crate) workspace_mode: Option<WorkspaceModeArg>,
 
     /// What commands inside may do with it
-    #[arg(long, value_name = "ACCESS", value_enum)]
+    #[arg(long, visible_alias = "access", value_name = "ACCESS", value_enum)]
     pub(crate) workspace_access: Option<WorkspaceAccessArg>,
 }
 

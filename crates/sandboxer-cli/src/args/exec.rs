@@ -89,10 +89,10 @@ pub(crate) struct CpArgs {
     pub(crate) destination: String,
 }
 
-/// Print what a background exec wrote; without EXEC the newest one
+/// Print what a background exec wrote; without EXEC the newest one, or else what the backend logged
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  sandboxer logs sbx_…\n  sandboxer logs -f sbx_… exe_…\n  sandboxer logs --list sbx_…"
+    after_help = "Examples:\n  sandboxer logs sbx_…\n  sandboxer logs -f sbx_… exe_…\n  sandboxer logs --list sbx_…\n  sandboxer logs --backend sbx_…"
 )]
 pub(crate) struct LogsArgs {
     /// The sandbox
@@ -118,4 +118,8 @@ pub(crate) struct LogsArgs {
     /// List the execs that are remembered instead
     #[arg(long, conflicts_with_all = ["follow", "exec", "stdout", "stderr"])]
     pub(crate) list: bool,
+
+    /// What the backend itself logged instead: the services of a compose stack, the console of a machine
+    #[arg(long, conflicts_with_all = ["exec", "stdout", "stderr", "list"])]
+    pub(crate) backend: bool,
 }

@@ -138,14 +138,25 @@ pub(crate) enum ExtensionsCommand {
         #[arg(value_name = "EXTENSION")]
         id: String,
     },
-    /// Check what an extension needs; exits with 7 if it cannot be used
+    /// Check what extensions need, or try one out with a small sandbox
+    ///
+    /// Exits with 7 if one cannot be used, with 1 if the one that was named does not do what it declares.
     #[command(
-        after_help = "Examples:\n  sandboxer extensions check\n  sandboxer extensions check ext.native"
+        after_help = "Examples:\n  sandboxer extensions check\n  sandboxer extensions check ext.native\n  sandboxer extensions check ext.docker --profile profile.docker-dev --host build-1"
     )]
     Check {
-        /// Its id; without it all of them
+        /// Its id; without it all of them are asked what they need, and none is tried out
         #[arg(value_name = "EXTENSION")]
         id: Option<String>,
+        /// The host that the sandbox is placed on
+        #[arg(long, value_name = "HOST", requires = "id")]
+        host: Option<String>,
+        /// The profile that the sandbox is made from; otherwise one that is made for the extension
+        #[arg(long, value_name = "PROFILE", requires = "id")]
+        profile: Option<String>,
+        /// An input of the profile; may be repeated
+        #[arg(long, value_name = "KEY=VALUE", value_parser = value::pair, requires = "id")]
+        input: Vec<(String, String)>,
     },
 }
 
@@ -178,9 +189,21 @@ pub(crate) struct DoctorArgs {}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum InspectCommand {
-    /// Processors, memory, disk, kernel, and our sandboxes on it
-    #[command(after_help = "Examples:\n  sandboxer inspect host\n  sandboxer inspect host --json")]
-    Host,
+    /// Processors, memory, disk, kernel, isolation, engines, our sandboxes and foreign containers; exits with 7 if the
+    /// host does not answer
+    #[command(after_help = "Examples:\n  sandboxer inspect host\n  sandboxer inspect host sandboxer01 --json")]
+    Host {
+        /// Its name; without it the machine of the engine
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// What carries our tag and has no living row, and rows with nothing behind them
+    #[command(after_help = "Examples:\n  sandboxer inspect stale\n  sandboxer inspect stale --host sandboxer01")]
+    Stale {
+        /// Only on this host
+        #[arg(long, value_name = "NAME")]
+        host: Option<String>,
+    },
     /// Usage and enforced isolation of one sandbox, as its backend sees them now
     #[command(after_help = "Examples:\n  sandboxer inspect sandbox sbx_…")]
     Sandbox {

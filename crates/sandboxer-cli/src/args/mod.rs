@@ -1,8 +1,11 @@
 //! The command line as clap sees it. One type a command; what they mean is in `commands`.
 
+mod checkpoints;
 mod create;
 mod exec;
+mod hosts;
 mod manage;
+mod sync;
 mod value;
 
 use std::path::PathBuf;
@@ -10,8 +13,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sandboxer_core::env_vars::EnvVars;
 
+pub(crate) use checkpoints::{
+    ForkArgs, PauseArgs, PortArgs, RestoreArgs, ResumeArgs, SnapshotArgs, SnapshotsCommand,
+};
 pub(crate) use create::{CreateArgs, WorkspaceAccessArg, WorkspaceModeArg};
 pub(crate) use exec::{CpArgs, ExecArgs, LogsArgs, ShellArgs};
+pub(crate) use sync::{PreferArg, SyncArgs};
+pub(crate) use hosts::{HostsAddArgs, HostsCommand, ReapStaleArgs};
 pub(crate) use manage::{
     CompletionsArgs, DestroyArgs, DoctorArgs, EventsArgs, ExpireArgs, ExtendTtlArgs, ExtensionsCommand,
     GetArgs, InspectCommand, KeysCommand, ListArgs, ProfilesCommand, RecreateArgs, ServeArgs,
@@ -98,20 +106,34 @@ pub(crate) enum Command {
     Exec(Box<ExecArgs>),
     Shell(ShellArgs),
     Cp(CpArgs),
+    Sync(SyncArgs),
     Logs(LogsArgs),
+    Port(PortArgs),
     ExtendTtl(ExtendTtlArgs),
     Expire(ExpireArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    Snapshot(SnapshotArgs),
+    Restore(RestoreArgs),
+    Fork(ForkArgs),
+    /// List, show and delete snapshots
+    #[command(subcommand)]
+    Snapshots(SnapshotsCommand),
     /// Show and check profiles
     #[command(subcommand)]
     Profiles(ProfilesCommand),
     /// Show and check extensions
     #[command(subcommand)]
     Extensions(ExtensionsCommand),
+    /// Add, list, check and remove the hosts that sandboxes are placed on
+    #[command(subcommand)]
+    Hosts(HostsCommand),
     Events(EventsArgs),
     Doctor(DoctorArgs),
-    /// Look at the host, or at one sandbox from outside
+    /// Look at a host, at what is stale, or at one sandbox from outside
     #[command(subcommand)]
     Inspect(InspectCommand),
+    ReapStale(ReapStaleArgs),
     Serve(ServeArgs),
     /// Make, list and revoke API keys
     #[command(subcommand)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use sandboxer_core::profile::{WorkspaceAccess, WorkspaceMode};
 use sandboxer_core::request::{CreateRequest, WorkspaceRequest};
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{Consumer, Error, ErrorKind, Result};
+use sandboxer_core::{Consumer, Error, ErrorKind, Result, extension};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::show;
@@ -19,14 +20,15 @@ use crate::table::{Fields, Rows};
 
 pub(super) async fn run(args: CreateArgs, api: &dyn Api, printer: &Printer) -> Outcome {
     let (dry_run, key) = (args.dry_run, args.idempotency_key.clone());
-    let request = request(args);
+    let request = request(args)?;
     if dry_run {
         return print_plan(&api.plan(request).await?, printer);
     }
     let is_canary = request == CreateRequest::default();
     let cancel = CancellationToken::new();
-    let work = api.create(request, key, cancel.clone());
-    let sandbox = until_done(work, cancel, api, printer).await?;
+    let told = Told::new(printer);
+    let work = api.create(request, key, cancel.clone(), told.progress());
+    let sandbox = until_done(work, cancel, told, api, printer).await?;
     answer(&sandbox, printer)?;
     if is_canary && printer.talks() {
         next_steps(&sandbox, printer);
@@ -50,10 +52,43 @@ pub(super) fn answer(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
     Ok(())
 }
 
+/// How far a create is, as whoever makes it tells.
+pub(super) struct Told {
+    sender: Option<mpsc::Sender<String>>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Told {
+    /// Lines on their way to the terminal at most; more are left out.
+    const QUEUE: usize = 1_024;
+
+    pub(super) fn new(printer: &Printer) -> Self {
+        let (sender, lines) = mpsc::channel(Self::QUEUE);
+        let wanted = !printer.is_quiet() && !printer.is_json();
+        Self { sender: wanted.then_some(sender), lines }
+    }
+
+    /// Where to tell it; nothing when nobody wants to hear.
+    pub(super) fn progress(&self) -> Option<extension::Progress> {
+        let sender = self.sender.clone()?;
+        Some(extension::Progress::new(move |line| {
+            let _ = sender.try_send(line.to_owned());
+        }))
+    }
+
+    async fn next(&mut self) -> String {
+        match self.lines.recv().await {
+            Some(line) => line,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Waits for a create. A signal cancels it and then still waits, however often it comes: nothing may stay behind.
 pub(super) async fn until_done(
     work: impl Future<Output = Result<Sandbox>>,
     cancel: CancellationToken,
+    mut told: Told,
     api: &dyn Api,
     printer: &Printer,
 ) -> Result<Sandbox> {
@@ -65,6 +100,7 @@ pub(super) async fn until_done(
     let sandbox = loop {
         tokio::select! {
             biased;
+            line = told.next() => progress.tell(&line, printer),
             done = &mut work => break done?,
             _ = signals.next() => {
                 progress.clear();
@@ -91,7 +127,7 @@ pub(super) async fn until_done(
     Err(Error::new(ErrorKind::Cancelled, "the create was cancelled"))
 }
 
-fn request(args: CreateArgs) -> CreateRequest {
+fn request(args: CreateArgs) -> Result<CreateRequest> {
     let map = |pairs: Vec<(String, String)>| pairs.into_iter().collect::<BTreeMap<_, _>>();
     let mode = args.workspace.workspace_mode.map(|mode| match mode {
         WorkspaceModeArg::Mirror => WorkspaceMode::Mirror,
@@ -102,14 +138,15 @@ fn request(args: CreateArgs) -> CreateRequest {
         WorkspaceAccessArg::Ro => WorkspaceAccess::Ro,
         WorkspaceAccessArg::Rw => WorkspaceAccess::Rw,
     });
+    let source = args.workspace.workspace.map(|folder| absolute(&folder)).transpose()?;
     let consumer = args.consumer;
-    CreateRequest {
+    Ok(CreateRequest {
         profile: args.profile,
         scope: args.scope,
-        workspace: (mode.is_some() || access.is_some()).then_some(WorkspaceRequest {
+        workspace: (mode.is_some() || access.is_some() || source.is_some()).then_some(WorkspaceRequest {
             mode,
             access,
-            source: None,
+            source,
         }),
         inputs: map(args.input),
         ttl: args.ttl,
@@ -129,7 +166,16 @@ fn request(args: CreateArgs) -> CreateRequest {
         max_cost: args.max_cost,
         allow_degraded: args.allow_degraded,
         ..CreateRequest::default()
-    }
+    })
+}
+
+/// Where the folder is for an engine that does not know our working directory.
+fn absolute(folder: &std::path::Path) -> Result<String> {
+    let refused = || {
+        Error::new(ErrorKind::InvalidInput, format!("--workspace {}: it cannot be used", folder.display()))
+    };
+    let folder = std::path::absolute(folder).map_err(|source| refused().with_source(source))?;
+    folder.to_str().map(str::to_owned).ok_or_else(|| refused().with_hint("its path is not valid UTF-8"))
 }
 
 /// The route and the quote. Exits with 7 where nothing fits, as the create itself would.

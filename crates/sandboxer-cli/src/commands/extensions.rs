@@ -10,13 +10,20 @@ use crate::args::ExtensionsCommand;
 use crate::printer::Printer;
 use crate::status::{ExitStatus, Outcome};
 use crate::table::{Fields, Rows};
+use crate::trial::{Trial, TrialWish, Verdict};
 
 pub(super) async fn run(command: ExtensionsCommand, api: &dyn Api, printer: &Printer) -> Outcome {
     match command {
         ExtensionsCommand::List => list(api.extensions().await?, printer),
         ExtensionsCommand::Show { id } => show(&api.extension(&id).await?, printer),
-        ExtensionsCommand::Check { id: Some(id) } => check(vec![api.extension(&id).await?], printer),
-        ExtensionsCommand::Check { id: None } => check(api.extensions().await?, printer),
+        ExtensionsCommand::Check { id: Some(id), host, profile, input } => {
+            let view = api.extension(&id).await?;
+            let wish = TrialWish { host, profile, inputs: input };
+            // What cannot be used need not be tried.
+            let trial = if view.check.ok { api.try_extension(&id, wish).await? } else { None };
+            check(vec![view], trial.as_ref(), printer)
+        }
+        ExtensionsCommand::Check { id: None, .. } => check(api.extensions().await?, None, printer),
     }
 }
 
@@ -76,11 +83,23 @@ fn capabilities(view: &ExtensionView) -> (String, String) {
     (names(true), names(false))
 }
 
-fn check(items: Vec<ExtensionView>, printer: &Printer) -> Outcome {
-    let ok = items.iter().all(|view| view.check.ok);
-    let status = if ok { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::NoBackend) };
+/// What was looked at, and what was tried.
+#[derive(serde::Serialize)]
+struct Checked<'a> {
+    items: Vec<ExtensionView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conformance: Option<&'a Trial>,
+}
+
+fn check(items: Vec<ExtensionView>, trial: Option<&Trial>, printer: &Printer) -> Outcome {
+    let usable = items.iter().all(|view| view.check.ok);
+    let status = match (usable, trial) {
+        (false, _) => ExitStatus::of(ErrorKind::NoBackend),
+        (true, Some(trial)) if !trial.passed() => ExitStatus::of(ErrorKind::BackendFailed),
+        (true, _) => ExitStatus::SUCCESS,
+    };
     if printer.is_json() {
-        printer.document(&Page { items, next_cursor: None })?;
+        printer.document(&Checked { items, conformance: trial })?;
         return Ok(status);
     }
     let mut rows = Rows::new(["EXTENSION", "CHECK", "OUTCOME", "DETAIL"]);
@@ -88,6 +107,15 @@ fn check(items: Vec<ExtensionView>, printer: &Printer) -> Outcome {
         for item in &view.check.items {
             rows.row([view.description.id.clone(), item.name.clone(), outcome(item).into(), with_hint(item)]);
         }
+    }
+    for row in trial.into_iter().flat_map(|trial| &trial.rows) {
+        let (word, detail) = match &row.verdict {
+            Verdict::Passed => ("passed", row.proves.to_owned()),
+            Verdict::Failed { why } => ("FAILED", why.clone()),
+            Verdict::NotDeclared { why } => ("not declared", why.clone()),
+        };
+        let id = trial.map(|trial| trial.extension.clone()).unwrap_or_default();
+        rows.row([id, row.name.to_owned(), word.to_owned(), detail]);
     }
     rows.print(printer)?;
     Ok(status)

@@ -1,12 +1,12 @@
 //! `inspect`: the host and one sandbox, from outside.
 
 use jiff::Timestamp;
-use sandboxer_core::SandboxId;
 use sandboxer_core::extension::Usage;
-use sandboxer_engine::{HostReport, SandboxInspection};
+use sandboxer_core::{ErrorKind, SandboxId};
+use sandboxer_engine::{HostReport, ReapRequest, SandboxInspection};
 use serde_json::Value;
 
-use super::show;
+use super::{reap_stale, show};
 use crate::api::Api;
 use crate::args::InspectCommand;
 use crate::human;
@@ -16,7 +16,11 @@ use crate::table::{Fields, Rows};
 
 pub(super) async fn run(command: InspectCommand, api: &dyn Api, printer: &Printer) -> Outcome {
     match command {
-        InspectCommand::Host => host(&api.inspect_host().await?, printer)?,
+        InspectCommand::Host { name } => return host(&api.inspect_host(name.as_deref()).await?, printer),
+        InspectCommand::Stale { host } => {
+            let request = ReapRequest { host, ..ReapRequest::default() };
+            reap_stale::print(&api.reap_stale(&request).await?, &request, printer)?;
+        }
         InspectCommand::Sandbox { id } => {
             let id: SandboxId = id.parse()?;
             sandbox(&api.inspect_sandbox(id).await?, printer)?;
@@ -25,9 +29,18 @@ pub(super) async fn run(command: InspectCommand, api: &dyn Api, printer: &Printe
     Ok(ExitStatus::SUCCESS)
 }
 
-fn host(report: &HostReport, printer: &Printer) -> Outcome<()> {
+/// Exits with 7 where the host did not answer: then these are old facts.
+fn host(report: &HostReport, printer: &Printer) -> Outcome {
+    let status = if report.reachable { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::Unreachable) };
     if printer.is_json() {
-        return printer.document(report);
+        printer.document(report)?;
+        return Ok(status);
+    }
+    if !report.reachable {
+        printer.warn("the host does not answer; these are the facts of the last time it did");
+    }
+    for problem in &report.problems {
+        printer.warn(&human::inert(problem));
     }
     let mut facts = report.facts.clone();
     let features = facts.as_object_mut().and_then(|facts| facts.remove("isolation"));
@@ -41,10 +54,11 @@ fn host(report: &HostReport, printer: &Printer) -> Outcome<()> {
         rows.print(printer)?;
     }
     if report.sandboxes.is_empty() {
-        return Ok(());
+        return Ok(status);
     }
     printer.line("")?;
-    show::list(&report.sandboxes, printer)
+    show::list(&report.sandboxes, printer)?;
+    Ok(status)
 }
 
 /// What the kernel offers: everything that says `outcome`, at whatever depth.

@@ -1,10 +1,10 @@
-//! `logs`: what background execs wrote.
+//! `logs`: what background execs wrote, and what the backend itself logged.
 
-use sandboxer_core::exec::{ExecInfo, LogStream};
+use sandboxer_core::exec::{BoxRead, ExecInfo, LogStream};
 use sandboxer_core::page::Page;
 use sandboxer_core::{Error, ErrorKind, ExecId, Result, SandboxId};
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use super::show;
 use crate::api::{Api, Feed, LogPiece};
@@ -20,7 +20,17 @@ pub(super) async fn run(args: &LogsArgs, api: &dyn Api, printer: &Printer) -> Ou
     }
     let exec = match &args.exec {
         Some(exec) => exec.parse()?,
-        None => newest(api.exec_list(id).await?, id, printer)?,
+        None if args.backend => return backend(args, id, api, printer).await,
+        None => match newest_or_none(id, api, printer).await? {
+            Some(exec) => exec,
+            // Where nothing has run in the background, the backend may still have something to say.
+            None => match backend(args, id, api, printer).await {
+                Err(Stop::Error(error)) if error.kind() == ErrorKind::Unsupported => {
+                    return Err(nothing_ran(id).into());
+                }
+                other => return other,
+            },
+        },
     };
     let feed = api.logs(id, exec, args.follow).await?;
     let wanted = |stream| match stream {
@@ -46,13 +56,14 @@ fn list(items: Vec<ExecInfo>, printer: &Printer) -> Outcome {
     Ok(ExitStatus::SUCCESS)
 }
 
-fn newest(execs: Vec<ExecInfo>, id: SandboxId, printer: &Printer) -> Result<ExecId> {
+async fn newest_or_none(id: SandboxId, api: &dyn Api, printer: &Printer) -> Result<Option<ExecId>> {
+    let execs = match api.exec_list(id).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(None),
+        other => other?,
+    };
     let mut background: Vec<&ExecInfo> = execs.iter().filter(|exec| exec.background).collect();
     background.sort_by_key(|exec| exec.started_at);
-    let newest = background.last().ok_or_else(|| {
-        Error::new(ErrorKind::ExecNotFound, format!("nothing has run in the background of {id}"))
-            .with_hint(format!("`sandboxer exec --background {id} -- CMD` keeps its output here"))
-    })?;
+    let Some(newest) = background.last() else { return Ok(None) };
     if background.len() > 1 && printer.talks() {
         printer.note(&format!(
             "{} of {} execs, see `sandboxer logs --list {id}`",
@@ -60,7 +71,40 @@ fn newest(execs: Vec<ExecInfo>, id: SandboxId, printer: &Printer) -> Result<Exec
             background.len()
         ));
     }
-    Ok(newest.exec_id)
+    Ok(Some(newest.exec_id))
+}
+
+fn nothing_ran(id: SandboxId) -> Error {
+    Error::new(ErrorKind::ExecNotFound, format!("nothing has run in the background of {id}"))
+        .with_hint(format!("`sandboxer exec --background {id} -- CMD` keeps its output here"))
+}
+
+/// What the backend itself logged, as it has it; lines as records with `--json`.
+async fn backend(args: &LogsArgs, id: SandboxId, api: &dyn Api, printer: &Printer) -> Outcome {
+    let logs = api.backend_logs(id, args.follow).await?;
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        copied = copy_backend(logs, printer) => copied.map(|()| ExitStatus::SUCCESS),
+        _ = signals.next() => Ok(ExitStatus::SUCCESS),
+    }
+}
+
+async fn copy_backend(mut logs: BoxRead, printer: &Printer) -> Outcome<()> {
+    let failed = |source| Stop::from(io_error("the logs broke off", source));
+    if printer.is_json() {
+        let mut lines = BufReader::new(logs).split(b'\n');
+        while let Some(line) = lines.next_segment().await.map_err(failed)? {
+            printer.record(&json!({ "type": "backend", "data": String::from_utf8_lossy(&line) }))?;
+        }
+        return Ok(());
+    }
+    let (mut stdout, mut chunk) = (printer.stdout_stream(), vec![0_u8; 32 << 10]);
+    loop {
+        match logs.read(&mut chunk).await.map_err(failed)? {
+            0 => return Ok(()),
+            count => write(&mut stdout, &chunk[..count]).await?,
+        }
+    }
 }
 
 async fn copy(

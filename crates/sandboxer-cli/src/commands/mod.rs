@@ -10,17 +10,24 @@ mod exec;
 mod expire;
 mod extend_ttl;
 mod extensions;
+mod fork;
 mod get;
+mod hosts;
 mod inspect;
 mod keys;
 mod list;
 mod logs;
+mod pause;
+mod port;
 mod profiles;
+mod reap_stale;
 mod recreate;
 mod serve;
 mod session;
 mod shell;
 mod show;
+mod snapshots;
+mod sync;
 
 use crate::args::{Cli, Command};
 use crate::compose::{self, Settings};
@@ -57,11 +64,21 @@ pub(crate) async fn run(cli: Cli, printer: &Printer) -> Outcome {
         Command::Exec(args) => exec::run(*args, api, printer).await,
         Command::Shell(args) => shell::run(args, api, printer).await,
         Command::Cp(args) => cp::run(&args, api, printer).await,
+        Command::Sync(args) => sync::run(args, api, printer).await,
         Command::Logs(args) => logs::run(&args, api, printer).await,
+        Command::Port(args) => port::run(&args, api, printer).await,
+        Command::Pause(args) => pause::run(&args, api, printer).await,
+        Command::Resume(args) => pause::resume(&args, api, printer).await,
+        Command::Snapshot(args) => snapshots::take(&args, api, printer).await,
+        Command::Restore(args) => snapshots::restore(args, api, printer).await,
+        Command::Fork(args) => fork::run(&args, api, printer).await,
+        Command::Snapshots(command) => snapshots::run(command, api, printer).await,
         Command::ExtendTtl(args) => extend_ttl::run(&args, api, printer).await,
         Command::Expire(args) => expire::run(&args, api, printer).await,
         Command::Profiles(command) => profiles::run(command, api, printer).await,
         Command::Extensions(command) => extensions::run(command, api, printer).await,
+        Command::Hosts(command) => hosts::run(command, api, printer).await,
+        Command::ReapStale(args) => reap_stale::run(args, api, printer).await,
         Command::Events(args) => events::run(&args, api, printer).await,
         Command::Inspect(command) => inspect::run(command, api, printer).await,
         Command::Keys(command) => keys::run(command, api, printer).await,

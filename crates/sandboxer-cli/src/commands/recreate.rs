@@ -10,8 +10,9 @@ use crate::status::{ExitStatus, Outcome};
 
 pub(super) async fn run(args: &RecreateArgs, api: &dyn Api, printer: &Printer) -> Outcome {
     let cancel = CancellationToken::new();
-    let work = api.recreate(args.id.parse()?, cancel.clone());
-    let sandbox = create::until_done(work, cancel, api, printer).await?;
+    let told = create::Told::new(printer);
+    let work = api.recreate(args.id.parse()?, cancel.clone(), told.progress());
+    let sandbox = create::until_done(work, cancel, told, api, printer).await?;
     create::answer(&sandbox, printer)?;
     Ok(ExitStatus::SUCCESS)
 }

@@ -20,6 +20,8 @@ pub(super) struct ErrorBody {
     #[serde(default)]
     hint: Option<String>,
     #[serde(default)]
+    details: std::collections::BTreeMap<String, String>,
+    #[serde(default)]
     request_id: Option<String>,
 }
 
@@ -28,6 +30,11 @@ impl From<ErrorBody> for Error {
         // Codes that only HTTP knows are mistakes of a request that we put together.
         let kind = ErrorKind::from_code(&body.code).unwrap_or(ErrorKind::Internal);
         let error = Error::new(kind, body.message).with_context("code", body.code);
+        // Only what a command goes on with.
+        let error = match body.details.get("fingerprints") {
+            Some(fingerprints) => error.with_context("fingerprints", fingerprints),
+            None => error,
+        };
         let error = match body.request_id {
             Some(id) => error.with_context("request_id", id),
             None => error,

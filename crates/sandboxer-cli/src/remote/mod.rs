@@ -1,11 +1,12 @@
 //! The API over HTTP: the same answers from a running server.
 //!
 //! `mod.rs` has the calls, `client.rs` the requests and answers, `fault.rs` errors, `session.rs` the WebSocket of a
-//! command on a `patient.rs` connection, `stream.rs` what goes on until it ends.
+//! command on a `patient.rs` connection, `port.rs` that of a port, `stream.rs` what goes on until it ends.
 
 mod client;
 mod fault;
 mod patient;
+mod port;
 mod session;
 mod stream;
 
@@ -13,12 +14,14 @@ use async_trait::async_trait;
 use reqwest::Method;
 use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession};
+use sandboxer_core::extension::{BoxDuplex, Progress};
 use sandboxer_core::files::{FileInfo, validate_path};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{Actor, Dur, Error, ErrorKind, EventId, ExecId, KeyId, Result, SandboxId};
-use sandboxer_engine::{ExtensionView, HostReport, ProfileView, SandboxInspection};
+use sandboxer_core::{Actor, Dur, Error, ErrorKind, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId};
+use sandboxer_engine::workspace::{SyncOptions, SyncReport};
+use sandboxer_engine::{ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, ProfileView, ReapRequest, SandboxInspection, StaleReport};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -46,15 +49,27 @@ impl Api for Remote {
         request: CreateRequest,
         key: Option<String>,
         cancel: CancellationToken,
+        progress: Option<Progress>,
     ) -> Result<Sandbox> {
         let mut call = self.client.post(&["v1", "sandboxes"]).json(&request)?;
         if let Some(key) = key {
             call = call.header("idempotency-key", &key)?;
         }
-        or_cancelled(call.answer(), cancel).await
+        match progress {
+            Some(progress) => {
+                let call = call.header("accept", "application/x-ndjson, application/json")?;
+                or_cancelled(async { stream::created(call.body().await?, &progress).await }, cancel).await
+            }
+            None => or_cancelled(call.answer(), cancel).await,
+        }
     }
 
-    async fn recreate(&self, id: SandboxId, cancel: CancellationToken) -> Result<Sandbox> {
+    async fn recreate(
+        &self,
+        id: SandboxId,
+        cancel: CancellationToken,
+        _progress: Option<Progress>,
+    ) -> Result<Sandbox> {
         let call = self.client.post(&["v1", "sandboxes", &id.to_string(), "recreate"]);
         or_cancelled(call.answer(), cancel).await
     }
@@ -84,6 +99,10 @@ impl Api for Remote {
         self.client.call(Method::DELETE, &["v1", "sandboxes", &id.to_string()]).answer().await
     }
 
+    async fn sync(&self, id: SandboxId, options: SyncOptions) -> Result<SyncReport> {
+        self.client.post(&["v1", "sandboxes", &id.to_string(), "sync"]).json(&options)?.answer().await
+    }
+
     async fn extend_ttl(&self, id: SandboxId, duration: Dur) -> Result<Sandbox> {
         let call = self.client.post(&["v1", "sandboxes", &id.to_string(), "extend"]);
         call.json(&json!({ "duration": duration }))?.answer().await
@@ -93,6 +112,56 @@ impl Api for Remote {
         let page: Page<Sandbox> =
             self.client.post(&["v1", "expire"]).json(&json!({ "apply": apply }))?.answer().await?;
         Ok(page.items)
+    }
+
+    async fn pause(&self, id: SandboxId) -> Result<Sandbox> {
+        self.client.post(&["v1", "sandboxes", &id.to_string(), "pause"]).answer().await
+    }
+
+    async fn resume(&self, id: SandboxId) -> Result<Sandbox> {
+        self.client.post(&["v1", "sandboxes", &id.to_string(), "resume"]).answer().await
+    }
+
+    async fn fork(&self, id: SandboxId, request: ForkRequest) -> Result<Forked> {
+        self.client.post(&["v1", "sandboxes", &id.to_string(), "fork"]).json(&request)?.answer().await
+    }
+
+    async fn snapshot(&self, id: SandboxId, name: Option<String>) -> Result<Snapshot> {
+        let call = self.client.post(&["v1", "sandboxes", &id.to_string(), "snapshots"]);
+        call.json(&json!({ "name": name }))?.answer().await
+    }
+
+    async fn snapshots(
+        &self,
+        sandbox: Option<SandboxId>,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<Snapshot>> {
+        let mut call = self.client.get(&["v1", "snapshots"]).query("limit", &limit.get().to_string());
+        if let Some(sandbox) = sandbox {
+            call = call.query("sandbox", &sandbox.to_string());
+        }
+        if let Some(cursor) = cursor {
+            call = call.query("cursor", cursor);
+        }
+        call.answer().await
+    }
+
+    async fn snapshot_get(&self, id: SnapshotId) -> Result<Snapshot> {
+        self.client.get(&["v1", "snapshots", &id.to_string()]).answer().await
+    }
+
+    async fn snapshot_delete(&self, id: SnapshotId) -> Result<Snapshot> {
+        self.client.call(Method::DELETE, &["v1", "snapshots", &id.to_string()]).answer().await
+    }
+
+    async fn port(&self, id: SandboxId, port: u16) -> Result<BoxDuplex> {
+        port::open(&self.client, id, port).await
+    }
+
+    async fn backend_logs(&self, id: SandboxId, follow: bool) -> Result<BoxRead> {
+        let call = self.client.get(&["v1", "sandboxes", &id.to_string(), "logs"]);
+        call.query("follow", if follow { "true" } else { "false" }).body().await
     }
 
     async fn exec(&self, id: SandboxId, request: ExecRequest, stdin: bool) -> Result<(ExecId, ExecSession)> {
@@ -170,8 +239,34 @@ impl Api for Remote {
         self.client.get(&["v1", "extensions", id]).answer().await
     }
 
-    async fn inspect_host(&self) -> Result<HostReport> {
-        self.client.get(&["v1", "inspect", "host"]).answer().await
+    async fn inspect_host(&self, host: Option<&str>) -> Result<HostReport> {
+        let call = self.client.get(&["v1", "inspect", "host"]);
+        let call = match host {
+            Some(host) => call.query("host", host),
+            None => call,
+        };
+        call.answer().await
+    }
+
+    async fn reap_stale(&self, request: &ReapRequest) -> Result<StaleReport> {
+        self.client.post(&["v1", "reap-stale"]).json(request)?.answer().await
+    }
+
+    async fn hosts(&self) -> Result<Vec<HostView>> {
+        let page: Page<HostView> = self.client.get(&["v1", "hosts"]).answer().await?;
+        Ok(page.items)
+    }
+
+    async fn host_add(&self, host: &NewHost) -> Result<HostView> {
+        self.client.post(&["v1", "hosts"]).json(host)?.answer().await
+    }
+
+    async fn host_remove(&self, name: &str) -> Result<HostView> {
+        self.client.call(Method::DELETE, &["v1", "hosts", name]).answer().await
+    }
+
+    async fn host_check(&self, name: &str) -> Result<HostCheck> {
+        self.client.post(&["v1", "hosts", name, "check"]).answer().await
     }
 
     async fn inspect_sandbox(&self, id: SandboxId) -> Result<SandboxInspection> {

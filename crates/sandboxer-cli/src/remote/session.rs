@@ -27,7 +27,7 @@ const WINDOW: usize = 256 << 10;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 
-type Socket = WebSocketStream<MaybeTlsStream<Patient>>;
+pub(super) type Socket = WebSocketStream<MaybeTlsStream<Patient>>;
 
 /// What the server says in words; output comes as bytes.
 #[derive(Deserialize)]
@@ -45,7 +45,8 @@ pub(super) async fn open(
     request: &ExecRequest,
     stdin: bool,
 ) -> Result<(ExecId, ExecSession)> {
-    let mut socket = connect(client, id).await?;
+    let path = ["v1", "sandboxes", &id.to_string(), "execs", "ws"];
+    let mut socket = connect(client, &path).await?;
     let first = serde_json::to_string(request).map_err(|source| {
         Error::new(ErrorKind::Internal, "a request cannot be written").with_source(source)
     })?;
@@ -69,8 +70,9 @@ pub(super) async fn open(
     Ok((exec_id, connected(socket, request.tty, stdin)))
 }
 
-async fn connect(client: &Client, id: SandboxId) -> Result<Socket> {
-    let mut url = client.url(&["v1", "sandboxes", &id.to_string(), "execs", "ws"]);
+/// A WebSocket at a path of the API. A refusal is the server's own error.
+pub(super) async fn connect(client: &Client, path: &[&str]) -> Result<Socket> {
+    let mut url = client.url(path);
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     url.set_scheme(scheme).map_err(|()| Error::new(ErrorKind::Internal, "the URL has no WebSocket form"))?;
     let mut request = url.as_str().into_client_request().map_err(broke_off)?;

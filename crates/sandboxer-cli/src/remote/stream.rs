@@ -6,6 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecOutcome, LogStream};
+use sandboxer_core::extension::Progress;
+use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Error, ErrorKind, EventId, Result, SandboxId};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -34,6 +36,35 @@ struct Data {
     data: String,
     #[serde(default)]
     skipped: u64,
+}
+
+/// What a server says about a create while it goes on.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Creating {
+    Progress { line: String },
+    Sandbox { sandbox: Box<Sandbox> },
+    Error { error: fault::ErrorBody },
+}
+
+/// The end of a create whose progress is told. A server that tells none answers with the sandbox alone.
+pub(super) async fn created(body: BoxRead, progress: &Progress) -> Result<Sandbox> {
+    let not_understood = |source| {
+        Error::new(ErrorKind::BackendFailed, "what the server sent cannot be understood").with_source(source)
+    };
+    let mut lines = BufReader::new(body).lines();
+    while let Some(line) = lines.next_line().await.map_err(broke_off)? {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(&line) {
+            Ok(Creating::Progress { line }) => progress.say(line),
+            Ok(Creating::Sandbox { sandbox }) => return Ok(*sandbox),
+            Ok(Creating::Error { error }) => return Err(error.into()),
+            Err(_) => return serde_json::from_str(&line).map_err(not_understood),
+        }
+    }
+    Err(broke_off(std::io::ErrorKind::UnexpectedEof.into()))
 }
 
 /// Output of a background exec.

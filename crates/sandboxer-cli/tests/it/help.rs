@@ -50,13 +50,18 @@ fn every_command_has_help_with_examples() {
         ["extensions", "list"],
         ["extensions", "show"],
         ["extensions", "check"],
+        ["hosts", "list"],
+        ["hosts", "add"],
+        ["hosts", "remove"],
+        ["hosts", "check"],
         ["inspect", "host"],
+        ["inspect", "stale"],
         ["inspect", "sandbox"],
         ["keys", "create"],
         ["keys", "list"],
         ["keys", "revoke"],
     ];
-    let groups = ["profiles", "extensions", "inspect", "keys"];
+    let groups = ["profiles", "extensions", "hosts", "inspect", "keys"];
     for command in COMMANDS.into_iter().filter(|command| !groups.contains(command)) {
         let help = home.run([command, "--help"]).ok();
         assert!(
@@ -95,7 +100,7 @@ fn slips_are_mended_and_exit_with_2() {
 fn commands_of_later_are_unknown() {
     let home = Home::new();
     for command in
-        ["pause", "resume", "snapshot", "fork", "port", "credits", "mcp", "hosts", "route", "estimate"]
+        ["pause", "resume", "snapshot", "fork", "port", "credits", "mcp", "route", "estimate"]
     {
         home.run([command]).exits(2).says("unrecognized subcommand");
     }

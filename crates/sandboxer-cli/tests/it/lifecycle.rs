@@ -79,7 +79,7 @@ fn unknown_things_are_mended_or_named() {
         .says("hint: did you mean `profile.agent-dev`?");
     home.run(["create", "--profile", "agent-dev"]).exits(3).says("profile.agent-dev");
     home.run(["create", "--extension", "ext.nativ"]).exits(7);
-    home.run(["create", "--host", "mars"]).exits(7).says("local");
+    home.run(["create", "--host", "mars"]).exits(3).says("hosts add");
     home.run(["create", "--ttl", "3650d"]).exits(2).says("maximum");
     home.run(["get", "sbx_00000000000000000000000000"]).exits(3).says("hint:");
     home.run(["get", "nonsense"]).exits(3);

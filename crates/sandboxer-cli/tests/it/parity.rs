@@ -176,6 +176,18 @@ fn run(home: Home) -> Vec<String> {
     story.step(["extensions", "check", "--json"]);
     story.step(["inspect", "sandbox", &id, "--json"]);
     story.step(["inspect", "host"]);
+    story.step(["inspect", "host", "mars"]);
+    story.step(["inspect", "stale"]);
+    story.step(["reap-stale", "--json"]);
+    story.step(["reap-stale", "--host", "loacl"]);
+    story.step(["hosts", "list"]);
+    story.step(["hosts", "list", "--json"]);
+    story.step(["hosts", "check", "local"]);
+    story.step(["hosts", "check", "mars"]);
+    story.step(["hosts", "add", "x", "nowhere"]);
+    story.step(["hosts", "add", "x", "ssh://u@127.0.0.1:1"]);
+    story.step(["hosts", "remove", "x"]);
+    story.step(["create", "--host", "mars"]);
     story.step(["events", &id]);
     story.step(["events", "--json", "--limit", "2", &id]);
     story.step(["events", "--after", "evt_00000000000000000000000000"]);

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 pub(crate) struct Home {
     dir: TempDir,
     server: Option<Server>,
+    /// What its commands and its server find in their environment beside the usual.
+    variables: Vec<(String, String)>,
 }
 
 pub(crate) struct Server {
@@ -28,14 +30,26 @@ impl Drop for Server {
 impl Home {
     pub(crate) fn new() -> Self {
         // Sockets have short names: the system's own temporary folder, whatever the test run's is.
-        Self { dir: tempfile::Builder::new().prefix("sbx").tempdir_in("/tmp").unwrap(), server: None }
+        Self { dir: tempfile::Builder::new().prefix("sbx").tempdir_in("/tmp").unwrap(), server: None, variables: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
+        self
     }
 
     /// A home whose commands go through a server on it.
     pub(crate) fn served() -> Self {
-        let mut home = Self::new();
-        home.server = Some(home.serve());
-        home
+        Self::new().serving()
+    }
+
+    pub(crate) fn serving(mut self) -> Self {
+        self.server = Some(self.serve());
+        self
+    }
+
+    pub(crate) fn server_url(&self) -> &str {
+        &self.server.as_ref().expect("a home with a server").url
     }
 
     /// Ends the server with -9; commands go to the store from then on.
@@ -77,7 +91,8 @@ impl Home {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.dir.path())
-            .env("SANDBOXER_HOME", self.state());
+            .env("SANDBOXER_HOME", self.state())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.dir.path());
         command
     }

@@ -12,14 +12,14 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use crate::support::{Home, eventually};
 
 /// A terminal of which this test is the screen and the keyboard.
-struct Screen {
+pub(crate) struct Screen {
     keyboard: File,
     line: File,
     shown: Arc<Mutex<String>>,
 }
 
 impl Screen {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -43,17 +43,17 @@ impl Screen {
         tcsetwinsize(&self.line, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     }
 
-    fn run(&self, mut command: Command) -> Child {
+    pub(crate) fn run(&self, mut command: Command) -> Child {
         let line = || Stdio::from(self.line.try_clone().unwrap());
         command.stdin(line()).stdout(line()).stderr(line()).env("TERM", "xterm").spawn().unwrap()
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     #[track_caller]
-    fn waits_for(&self, what: &str) {
+    pub(crate) fn waits_for(&self, what: &str) {
         let shown = self.shown.clone();
         eventually(&format!("{what:?} on the screen"), || shown.lock().unwrap().contains(what));
     }

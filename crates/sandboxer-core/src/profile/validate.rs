@@ -177,7 +177,10 @@ impl Rules<'_> {
             let path = Path::of(&["placement", key]);
             self.bounded_list(&path, hosts.len())?;
             for (index, host) in hosts.iter().enumerate() {
-                self.name(&path.item(index), host)?;
+                // A host by its name, or every host with a label.
+                for word in host.splitn(2, '=') {
+                    self.name(&path.item(index), word)?;
+                }
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-const CALL_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// A handle on one sandbox; every call is a connection of its own, so calls do not wait for each other.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl Control {
         &self.id
     }
 
-    async fn connection(&self) -> Result<Connection> {
+    pub(super) async fn connection(&self) -> Result<Connection> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         match spare {
             Some(connection) => Ok(connection),

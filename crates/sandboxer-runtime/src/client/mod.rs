@@ -4,6 +4,7 @@ mod connection;
 mod control;
 mod files;
 mod launcher;
+mod port;
 mod runtime;
 mod session;
 

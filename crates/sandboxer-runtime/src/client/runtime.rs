@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LAUNCH_LIMIT: Duration = Duration::from_secs(60);
+/// The same with a seed, which may be large.
+const SEEDED_LIMIT: Duration = Duration::from_secs(620);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 const PROBE_LIMIT_MS: i32 = 30_000;
 
@@ -86,11 +88,12 @@ impl Runtime {
     pub async fn launch(&self, spec: SandboxSpec) -> Result<Launched> {
         spec.validate()?;
         let id = spec.id.clone();
+        let limit = if spec.seed.is_some() { SEEDED_LIMIT } else { LAUNCH_LIMIT };
         let request = LaunchRequest { dirs: self.dirs.clone(), spec, overrides: self.overrides };
         let socket = self.launcher.request(&LauncherRequest::Launch(Box::new(request)))?;
         let mut connection = Connection::new(socket)?;
         let answer =
-            tokio::time::timeout(LAUNCH_LIMIT, connection.receive()).await.map_err(|_| no_answer())?;
+            tokio::time::timeout(limit, connection.receive()).await.map_err(|_| no_answer())?;
         match answer {
             Ok((Reply::Launched(launched), _)) => {
                 let dir = dirs::open_sandbox(&self.dirs, &id)?;

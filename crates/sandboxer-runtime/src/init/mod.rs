@@ -5,7 +5,9 @@ mod exec;
 mod files;
 mod kill;
 mod passwd;
+mod port;
 pub(crate) mod setup;
+mod workspace;
 
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::sys;
@@ -131,6 +133,10 @@ impl Init {
                 ToInit::Signal { number, signal, whole_tree } => self.signal(number, signal, whole_tree),
                 ToInit::Join => {}
                 ToInit::Ping { number } => self.tell(&FromInit::Pong { number }, Vec::new())?,
+                ToInit::Connect { number, port, ipv6 } => match port::open(port, ipv6) {
+                    Ok(socket) => self.tell(&FromInit::Connected { number }, vec![socket])?,
+                    Err(error) => self.tell(&FromInit::NotConnected { number, error }, Vec::new())?,
+                },
             }
         }
         Ok(open)

@@ -1,5 +1,6 @@
 //! How init sets the sandbox up: an ordered script, one step a line.
 
+use super::workspace;
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::fault;
 use crate::isolation::base::Base;
@@ -38,6 +39,7 @@ pub(super) fn run(plan: &Plan<'_>, channel: &mut Conn) -> Result<Enforced> {
     let _ = rustix::thread::set_name(super::NAME);
     die_with_supervisor()?;
     let layers = rootfs::open_layers(plan.base, plan.spec)?;
+    let seed = workspace::open_seed(plan.spec)?;
     wait_for_maps(channel)?;
     rustix::process::chdir(plan.dir).at("layers", "cannot enter the sandbox's directory")?;
     fault::point("runtime.init.before_mounts");
@@ -64,6 +66,7 @@ pub(super) fn run(plan: &Plan<'_>, channel: &mut Conn) -> Result<Enforced> {
         "overlay, pivot_root, private /proc, minimal /dev",
     );
     join_cgroups(plan, channel)?;
+    workspace::prepare(plan, seed, &mut report)?;
     own_cgroup_view(plan, &mut report)?;
     name_host(plan, &mut report)?;
     loopback(plan, &mut report)?;

@@ -103,6 +103,15 @@ pub(crate) fn mount_tmpfs(spec: &SandboxSpec) -> Result<()> {
     Ok(())
 }
 
+/// After the pivot: a read-only view of a folder in its own place. The writable one below can no longer be reached.
+pub(crate) fn make_read_only(path: &str) -> Result<()> {
+    let fail = format!("cannot make {path} read-only");
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(CWD, path, flags).at("workspace", &fail)?;
+    sys::mount::set_attributes(&tree, true, None).at("workspace", &fail)?;
+    move_mount(&tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).at("workspace", &fail)
+}
+
 pub(crate) fn in_root(path: &str) -> String {
     format!("{NEW_ROOT}/{path}")
 }

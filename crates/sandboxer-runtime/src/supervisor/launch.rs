@@ -23,6 +23,8 @@ use std::path::PathBuf;
 
 /// How long init may take to set itself up; a healthy one needs milliseconds.
 const SETUP_LIMIT_MS: i32 = 30_000;
+/// The same with a seed, which may be large.
+const SEEDED_LIMIT_MS: i32 = 600_000;
 
 /// Launches; `None` when a living sandbox has the id already.
 pub(super) fn launch(
@@ -408,7 +410,8 @@ fn bind_socket(dir: &OwnedFd) -> Result<OwnedFd> {
 /// Waits until init has locked itself in. What it says is bounded, and its failures are ours.
 fn await_init(sandbox: &mut Sandbox) -> Result<()> {
     let Some(init) = &mut sandbox.init else { return Err(RuntimeError::protocol("there is no init")) };
-    let frame = init.channel.receive_blocking(SETUP_LIMIT_MS).at("setup", "init was not ready in time")?;
+    let limit = if sandbox.spec.seed.is_some() { SEEDED_LIMIT_MS } else { SETUP_LIMIT_MS };
+    let frame = init.channel.receive_blocking(limit).at("setup", "init was not ready in time")?;
     let frame = frame
         .ok_or_else(|| RuntimeError::new(ErrorKind::Protocol, "setup", "init ended during its setup"))?;
     match frame.parse().at("setup", "init is not understood")? {

@@ -47,6 +47,11 @@ impl Supervisor {
                 self.tell_init(&ToInit::Ping { number }, Vec::new())?;
                 Ok(None)
             }
+            Request::Connect { port, ipv6 } => {
+                self.touch();
+                self.tell_init(&ToInit::Connect { number: client, port, ipv6 }, Vec::new())?;
+                Ok(None)
+            }
             Request::Status { verify } => Ok(Some(Reply::Status(Box::new(self.status(verify))))),
             Request::Extend { deadline_unix_ms } => {
                 self.set_deadline(deadline_unix_ms);
@@ -217,6 +222,10 @@ impl Supervisor {
     pub(super) fn heard_from_init(&mut self, message: FromInit, fds: Vec<OwnedFd>) {
         match message {
             FromInit::Pong { number } => self.answer(number, &Reply::Pong, &[], Vec::new()),
+            FromInit::Connected { number } => self.answer(number, &Reply::Connected, &[], fds),
+            FromInit::NotConnected { number, error } => {
+                self.answer(number, &Reply::Failed(error), &[], Vec::new());
+            }
             FromInit::Started { number, pid } => self.started(number, pid, fds),
             FromInit::Exited { number, code, signal } => self.exited(number, code, signal),
             FromInit::Refused { number, error } => {

@@ -44,6 +44,11 @@ pub(crate) enum Request {
         spec: Box<SandboxSpec>,
     },
     Stop,
+    /// A connection to a port inside; its socket comes with the answer.
+    Connect {
+        port: u16,
+        ipv6: bool,
+    },
     Execs,
     ExecStatus {
         id: String,
@@ -97,6 +102,8 @@ pub(crate) enum Reply {
     },
     Exited(ExecExit),
     Pong,
+    /// The connected socket comes along.
+    Connected,
     Status(Box<Status>),
     Done,
     Stopped(CleanupReport),
@@ -131,6 +138,11 @@ pub(crate) enum ToInit {
     Ping {
         number: u64,
     },
+    Connect {
+        number: u64,
+        port: u16,
+        ipv6: bool,
+    },
 }
 
 /// Init → supervisor.
@@ -143,6 +155,9 @@ pub(crate) enum FromInit {
     Exited { number: u64, code: i32, signal: Option<i32> },
     Refused { number: u64, error: RuntimeError },
     Pong { number: u64 },
+    /// With the socket.
+    Connected { number: u64 },
+    NotConnected { number: u64, error: RuntimeError },
 }
 
 /// How a builtin ended; one JSON document on its stderr.

@@ -27,7 +27,7 @@ pub(crate) async fn list_profiles(
 ) -> ApiResult {
     caller.require(Action::UseSandboxes)?;
     Params::parse(query.as_deref(), &[])?;
-    json(StatusCode::OK, &Page { items: app.engine().profiles(), next_cursor: None })
+    json(StatusCode::OK, &Page { items: app.engine().profiles().await?, next_cursor: None })
 }
 
 /// Get a profile
@@ -44,7 +44,7 @@ pub(crate) async fn get_profile(
 ) -> ApiResult {
     caller.require(Action::UseSandboxes)?;
     Params::parse(query.as_deref(), &[])?;
-    json(StatusCode::OK, &app.engine().profile(&name)?)
+    json(StatusCode::OK, &app.engine().profile(&name).await?)
 }
 
 /// List extensions
@@ -79,26 +79,6 @@ pub(crate) async fn get_extension(
     json(StatusCode::OK, &app.engine().extension(&name).await?)
 }
 
-/// A place where sandboxes run.
-#[derive(serde::Serialize, utoipa::ToSchema)]
-pub(crate) struct HostView {
-    /// `local` is the machine of the server.
-    #[schema(example = "local")]
-    name: &'static str,
-    local: bool,
-}
-
-/// List hosts
-#[utoipa::path(
-    get, path = "/v1/hosts", tag = "catalog",
-    responses((status = 200, description = "The machine of the server", body = Page<HostView>), Errors)
-)]
-pub(crate) async fn list_hosts(Auth(caller): Auth, RawQuery(query): RawQuery) -> ApiResult {
-    caller.require(Action::UseSandboxes)?;
-    Params::parse(query.as_deref(), &[])?;
-    json(StatusCode::OK, &Page { items: vec![HostView { name: "local", local: true }], next_cursor: None })
-}
-
 /// Explain the route of a create
 ///
 /// Every candidate with the reason for or against it. Nothing is created.
@@ -115,5 +95,5 @@ pub(crate) async fn explain_route(
 ) -> ApiResult {
     caller.require(Action::UseSandboxes)?;
     Params::parse(query.as_deref(), &[])?;
-    json(StatusCode::OK, &app.engine().plan(&request)?)
+    json(StatusCode::OK, &app.engine().plan_for(&caller, &request).await?)
 }

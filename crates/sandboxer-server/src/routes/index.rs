@@ -1,9 +1,12 @@
 //! `/`: a page that says what this is and where to go on.
 
+use axum::http::HeaderMap;
 use axum::response::{Html, IntoResponse, Response};
 use http::{HeaderValue, header};
 
-const PAGE: &str = concat!(
+use super::docs;
+
+const START: &str = concat!(
     r#"<!doctype html>
 <html lang="en">
 <head>
@@ -25,25 +28,41 @@ const PAGE: &str = concat!(
   <li><a href="/openapi.json">OpenAPI document</a></li>
   <li><a href="/healthz">Health</a> and <a href="/readyz">readiness</a></li>
   <li><a href="/metrics">Metrics</a>, for operators</li>
-  <li>The guide is <code>docs/api.md</code> in the repository.</li>
 </ul>
-<p>A first sandbox, from a shell of the server's own user:</p>
-<pre>curl -X POST http://127.0.0.1:8377/v1/sandboxes
-curl http://127.0.0.1:8377/v1/sandboxes/ID/execs \
-  -H 'Content-Type: application/json' -d '{"command": "uname -a"}'
-curl -X DELETE http://127.0.0.1:8377/v1/sandboxes/ID</pre>
-<p>Anybody else sends <code>Authorization: Bearer sbk_…</code>, made by <code>sandboxer keys create</code>.</p>
-</body>
-</html>
+<h2>Guides</h2>
+<ul>
 "#
 );
+const END: &str = "<p>Anybody else sends <code>Authorization: Bearer sbk_…</code>, made by <code>sandboxer keys create</code>.</p>\n</body>\n</html>\n";
 
 /// A page for people
 #[utoipa::path(
     get, path = "/", tag = "server", security(()),
     responses((status = 200, description = "What this is and where to go on", body = String, content_type = "text/html"))
 )]
-pub(crate) async fn index() -> Response {
+pub(crate) async fn index(headers: HeaderMap) -> Response {
     let policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    ([(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy))], Html(PAGE)).into_response()
+    ([(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy))], Html(page(address(&headers))))
+        .into_response()
+}
+
+/// Where the reader found this server, if that is safe to print.
+fn address(headers: &HeaderMap) -> &str {
+    let plain = |host: &&str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-[]".contains(&b));
+    headers.get(header::HOST).and_then(|host| host.to_str().ok()).filter(plain).unwrap_or("127.0.0.1:8377")
+}
+
+fn page(address: &str) -> String {
+    let guides: String = docs::names()
+        .iter()
+        .map(|name| format!("  <li><a href=\"/docs/{name}\">{name}</a></li>\n"))
+        .collect();
+    let first = format!(
+        "</ul>\n<h2>A first sandbox</h2>\n<p>From a shell of the server's own user:</p>\n\
+         <pre>curl -X POST http://{address}/v1/sandboxes\n\
+         curl http://{address}/v1/sandboxes/ID/execs \\\n  \
+         -H 'Content-Type: application/json' -d '{{\"command\": \"uname -a\"}}'\n\
+         curl -X DELETE http://{address}/v1/sandboxes/ID</pre>\n"
+    );
+    [START, &guides, &first, END].concat()
 }

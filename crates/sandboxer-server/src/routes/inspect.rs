@@ -12,11 +12,13 @@ use crate::openapi::Errors;
 use crate::path::SandboxPath;
 use crate::query::Params;
 
-/// Look at the host
+/// Look at a host
 ///
-/// For operators.
+/// For operators. The machine of the server, unless another host is named. A host that does not answer is shown as it
+/// was last seen, with `reachable: false`.
 #[utoipa::path(
     get, path = "/v1/inspect/host", tag = "inspect",
+    params(("host" = Option<String>, Query, description = "The name of the host", example = "local")),
     responses((status = 200, description = "Facts about the machine, and what lives on it", body = HostReport), Errors)
 )]
 pub(crate) async fn inspect_host(
@@ -25,8 +27,8 @@ pub(crate) async fn inspect_host(
     RawQuery(query): RawQuery,
 ) -> ApiResult {
     caller.require(Action::Operate)?;
-    Params::parse(query.as_deref(), &[])?;
-    json(StatusCode::OK, &app.engine().inspect_host(&caller).await?)
+    let params = Params::parse(query.as_deref(), &["host"])?;
+    json(StatusCode::OK, &app.engine().inspect_host(&caller, params.get("host")).await?)
 }
 
 /// Look into a sandbox

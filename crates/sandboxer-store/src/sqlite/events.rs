@@ -1,15 +1,15 @@
 //! Events: written with the change that they tell of, read in the order of all.
 
-use sandboxer_core::EventId;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::page::Limit;
 use sandboxer_core::sandbox::SandboxRecord;
+use sandboxer_core::{Error, ErrorKind, EventId, SandboxId};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{QueryBuilder, Row as _};
+use sqlx::{Connection as _, QueryBuilder, Row as _};
 
 use super::fault::{Attempt, Fault};
 use super::outbox;
-use super::rows::micros;
+use super::rows::{count, micros};
 use crate::model::{EventFilter, PlacedEvent};
 
 pub(super) const ALL: &str = "SELECT position, json FROM events WHERE position > ? ORDER BY position LIMIT ?";
@@ -21,6 +21,8 @@ pub(super) const OF_OWNER: &str = "SELECT position, json FROM events INDEXED BY 
 pub(super) const OF_SUBJECT_AND_OWNER: &str = "SELECT position, json FROM events INDEXED BY events_subject \
                                     WHERE subject = ? AND owner_key = ? AND position > ? ORDER BY sequence LIMIT ?";
 pub(super) const POSITION: &str = "SELECT position FROM events WHERE id = ?";
+const COUNT_ON: &str =
+    "UPDATE sandboxes SET last_sequence = last_sequence + ? WHERE id = ? RETURNING last_sequence, owner_key";
 /// From SQLite's own counter, which stays when the newest events were pruned.
 const LAST: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'events'";
 
@@ -46,10 +48,37 @@ impl Journal {
         last: u64,
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Attempt<()> {
-        let subject = record.id().to_string();
+        self.write(connection, record.id(), &record.owner_key, last, events).await
+    }
+
+    /// Writes facts about a sandbox that stays as it is. Its version does too.
+    pub(super) async fn facts(
+        &self,
+        connection: &mut SqliteConnection,
+        id: SandboxId,
+        facts: Vec<NewEvent>,
+    ) -> Attempt<()> {
+        let row = sqlx::query(COUNT_ON).bind(facts.len() as i64).bind(id.to_string());
+        let row = row
+            .fetch_optional(&mut *connection)
+            .await?
+            .ok_or_else(|| Error::new(ErrorKind::SandboxNotFound, format!("there is no sandbox `{id}`")))?;
+        let last = count(row.try_get::<i64, _>(0)? - facts.len() as i64)?;
+        self.write(connection, id, &row.try_get(1)?, last, facts).await
+    }
+
+    async fn write(
+        &self,
+        connection: &mut SqliteConnection,
+        id: SandboxId,
+        owner_key: &Option<String>,
+        last: u64,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Attempt<()> {
+        let subject = id.to_string();
         let mut rows = Vec::new();
         for (sequence, event) in (last + 1..).zip(events) {
-            let event = event.into_event(&self.source, record.id(), sequence);
+            let event = event.into_event(&self.source, id, sequence);
             rows.push((
                 event.id.to_string(),
                 sequence as i64,
@@ -65,7 +94,7 @@ impl Journal {
             QueryBuilder::new("INSERT INTO events (id, subject, sequence, time, owner_key, json) ");
         query.push_values(rows, |mut row, (id, sequence, time, json)| {
             row.push_bind(id).push_bind(subject.clone()).push_bind(sequence).push_bind(time);
-            row.push_bind(record.owner_key.clone()).push_bind(json);
+            row.push_bind(owner_key.clone()).push_bind(json);
         });
         query.build().execute(&mut *connection).await?;
         match &self.sinks {
@@ -73,6 +102,18 @@ impl Journal {
             None => Ok(()),
         }
     }
+}
+
+pub(super) async fn facts(
+    connection: &mut SqliteConnection,
+    journal: &Journal,
+    id: SandboxId,
+    facts: Vec<NewEvent>,
+) -> Attempt<()> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    journal.facts(&mut tx, id, facts).await?;
+    tx.commit().await?;
+    Ok(())
 }
 
 pub(super) async fn after(

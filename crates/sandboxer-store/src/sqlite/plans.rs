@@ -7,8 +7,8 @@ use sandboxer_core::{SandboxId, State};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{SqliteStore, StoreOptions, events, list, outbox, prune, sandboxes};
-use crate::model::Filter;
+use super::{SqliteStore, StoreOptions, events, list, outbox, prune, sandboxes, snapshots};
+use crate::model::{Filter, SnapshotFilter};
 
 async fn plan(connection: &mut SqliteConnection, sql: &str) -> String {
     let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
@@ -32,6 +32,7 @@ async fn no_hot_query_scans_or_sorts() {
         (events::OF_OWNER, "events_owner"),
         (events::OF_SUBJECT_AND_OWNER, "events_subject"),
         (events::POSITION, "events_id"),
+        (snapshots::GET, "sqlite_autoindex_snapshots_1"),
         (outbox::IS_DUE, "outbox_due"),
         (outbox::DUE, "outbox_due"),
         (prune::OLD, "sandboxes_destroyed"),
@@ -67,4 +68,24 @@ async fn no_listing_scans_or_sorts() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn no_listing_of_snapshots_scans_or_sorts() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
+    let mut writer = store.writer.lock().await;
+    let connection = writer.connection().await.unwrap();
+    for sandbox in [None, Some(SandboxId::generate())] {
+        for owner_key in [None, Some("key_1".to_owned())] {
+            let filter = SnapshotFilter { sandbox, owner_key };
+            let query = snapshots::page_query(&filter, None, Limit::DEFAULT);
+            let plan = plan(connection, query.sql().as_str()).await;
+            let sound = plan.starts_with("SEARCH") && !plan.contains("TEMP B-TREE");
+            assert!(sound, "{filter:?}\n{}\n{plan}", query.sql().as_str());
+        }
+    }
+    // Reads every unsettled one, in the order of the index that has only those.
+    let plan = plan(connection, snapshots::UNSETTLED).await;
+    assert_eq!(plan, "SCAN snapshots USING INDEX snapshots_unsettled");
 }

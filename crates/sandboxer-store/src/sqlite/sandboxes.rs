@@ -9,6 +9,7 @@ use sqlx::{Connection as _, Row as _};
 
 use super::events::Journal;
 use super::fault::{Attempt, Fault};
+use super::hosts;
 use super::idempotency::{self, Claim};
 use super::rows::{count, lease, micros, select_stored, stored};
 use crate::model::{Insert, Inserted, Lease, LeaseChange, Step, Stored, Update};
@@ -78,6 +79,7 @@ pub(super) async fn insert(
         }
         return Ok(Inserted::Reusable(found));
     }
+    hosts::require(&mut tx, &record).await?;
     write_row(&mut tx, &record, &steps, &lease, &documents).await?;
     write_labels(&mut tx, &record, &documents.labels).await?;
     journal.record(&mut tx, &record, 0, steps.into_iter().map(|step| step.event)).await?;
@@ -189,6 +191,7 @@ pub(super) async fn update(
         return Err(conflict(&id, expected_version, before.version).into());
     }
     walk(Some(before.state), &steps, record.state())?;
+    hosts::require(&mut tx, &record).await?;
     let lease = match lease {
         LeaseChange::Keep => before.lease,
         LeaseChange::Take(lease) => Some(lease),

@@ -20,7 +20,11 @@ use super::connection::PATIENCE;
 use super::fault::{Attempt, Fault, from_io, is_absent, is_busy};
 
 /// In order; the version of a file is the number of those that it has had. Never change one that was released.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_sandboxes_events_outbox_keys.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../../migrations/sqlite/0001_sandboxes_events_outbox_keys.sql"),
+    include_str!("../../migrations/sqlite/0002_hosts.sql"),
+    include_str!("../../migrations/sqlite/0003_snapshots.sql"),
+];
 const CURRENT: i64 = MIGRATIONS.len() as i64;
 /// `SBOX`: tells our files from other SQLite files.
 const APPLICATION_ID: i64 = 0x5342_4f58;

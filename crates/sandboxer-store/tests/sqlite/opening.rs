@@ -60,6 +60,23 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_first_schema_is_brought_up_to_date() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("store.db");
+    let first = include_str!("../../migrations/sqlite/0001_sandboxes_events_outbox_keys.sql");
+    sql(
+        &path,
+        &format!(
+            "PRAGMA journal_mode = wal; {first}; PRAGMA application_id = 1396854616; PRAGMA user_version = 1"
+        ),
+    )
+    .await;
+    let store = SqliteStore::open(&path, options()).await.unwrap();
+    assert!(store.living().await.unwrap().is_empty());
+    assert!(store.host_list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn the_database_of_another_program_is_left_alone() {
     let home = tempfile::tempdir().unwrap();
     for (name, text) in [("plain.db", "CREATE TABLE t (x)"), ("marked.db", "PRAGMA application_id = 7")] {

@@ -2,12 +2,14 @@
 
 pub(crate) mod events;
 pub(crate) mod fixture;
+pub(crate) mod hosts;
 pub(crate) mod listing;
 pub(crate) mod model;
 pub(crate) mod outbox;
 pub(crate) mod pruning;
 pub(crate) mod requests;
 pub(crate) mod sandboxes;
+pub(crate) mod snapshots;
 
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ macro_rules! whole_suite {
                 a_new_sandbox_is_read_back_whole,
                 an_unknown_sandbox_is_absent,
                 an_update_is_read_back_whole,
+                a_read_is_never_older_than_the_last_write,
                 a_stale_version_is_a_temporary_conflict,
                 an_update_of_nothing_is_not_found,
                 a_first_step_other_than_requested_is_refused,
@@ -93,6 +96,23 @@ macro_rules! whole_suite {
                 one_of_many_requests_at_once_goes_on,
                 keys_are_listed_found_and_revoked,
                 a_key_twice_is_a_conflict,
+            }
+            snapshots {
+                a_snapshot_is_planned_taken_and_removed_with_its_events,
+                a_doomed_one_is_unsettled_until_it_goes,
+                somebody_elses_change_is_a_conflict,
+                pages_are_newest_first_and_filtered,
+                a_sandbox_with_snapshots_is_not_forgotten,
+                facts_leave_the_version_alone,
+            }
+            hosts {
+                a_host_is_read_back_whole,
+                a_name_is_taken_once,
+                a_host_in_use_is_not_removed,
+                no_sandbox_is_written_for_an_unknown_host,
+                health_follows_the_signs,
+                many_signs_at_once_are_all_counted,
+                loads_count_what_lives,
             }
             pruning {
                 old_destroyed_sandboxes_go_with_everything,

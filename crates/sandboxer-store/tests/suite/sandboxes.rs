@@ -51,6 +51,22 @@ pub(crate) async fn an_update_is_read_back_whole(place: &dyn Place) {
     assert_eq!(kinds, names.map(|name| format!("dev.sandboxer.sandbox.{name}")));
 }
 
+/// Whoever reads often may have a quicker way to do so; what another process wrote is seen all the same.
+pub(crate) async fn a_read_is_never_older_than_the_last_write(place: &dyn Place) {
+    let (writer, reader) = (place.open().await, place.open().await);
+    let mut newest = put(&*writer, record(), State::Ready).await;
+    let id = newest.record.id();
+    for round in 0..40 {
+        let mut update = change(&newest, &[]);
+        update.record.handle = (round % 2 == 0).then(handle);
+        update.lease = LeaseChange::Take(lease(&format!("process {round}")));
+        newest = writer.update(update).await.unwrap();
+        assert_eq!(reader.get(id).await.unwrap().as_ref(), Some(&newest));
+        assert_eq!(writer.get(id).await.unwrap().as_ref(), Some(&newest));
+        assert_eq!(reader.get(SandboxId::generate()).await.unwrap(), None);
+    }
+}
+
 pub(crate) async fn a_stale_version_is_a_temporary_conflict(place: &dyn Place) {
     let store = place.open().await;
     let old = put(&*store, record(), State::Ready).await;

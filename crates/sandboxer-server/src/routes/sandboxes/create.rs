@@ -1,5 +1,6 @@
 //! `POST /v1/sandboxes` and `POST …/recreate`. A caller that goes away before the answer cancels the create.
 
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -10,6 +11,7 @@ use sandboxer_engine::caller::Action;
 use sandboxer_engine::{CreateOptions, Created, Plan};
 use tokio_util::sync::CancellationToken;
 
+use super::telling;
 use crate::app::App;
 use crate::auth::Auth;
 use crate::error::{ApiResult, json};
@@ -18,10 +20,13 @@ use crate::json::OptionalJson;
 use crate::openapi::Errors;
 use crate::path::SandboxPath;
 use crate::query::Params;
+use crate::request_id::RequestContext;
+use crate::stream::Form;
 
 /// Create a sandbox
 ///
-/// Without a body it is the canary. With `Prefer: respond-async` the answer is 202 as soon as the intent is stored.
+/// Without a body it is the canary. With `Accept: application/x-ndjson` or `text/event-stream` it tells how far it is:
+/// records `{"type":"progress","line":…}`, and at the end `{"type":"sandbox","sandbox":…}` or `{"type":"error","error":…}`. With `Prefer: respond-async` the answer is 202 as soon as the intent is stored.
 #[utoipa::path(
     post, path = "/v1/sandboxes", tag = "sandboxes",
     params(
@@ -48,14 +53,19 @@ pub(crate) async fn create_sandbox(
     Auth(caller): Auth,
     key: IdempotencyKey,
     headers: HeaderMap,
+    Extension(context): Extension<RequestContext>,
     RawQuery(query): RawQuery,
     OptionalJson(request): OptionalJson<CreateRequest>,
 ) -> ApiResult {
     caller.require(Action::UseSandboxes)?;
     if Params::parse(query.as_deref(), &["dry_run"])?.flag("dry_run")? {
-        return json(StatusCode::OK, &app.engine().plan(&request)?);
+        return json(StatusCode::OK, &app.engine().plan_for(&caller, &request).await?);
     }
-    let outcome = app.engine().create(&caller, request, options(key, &headers)).await;
+    let options = options(key, &headers);
+    if let Some(form) = Form::accepted(&headers).filter(|_| !options.respond_async) {
+        return Ok(telling::answer(app, caller, request, options, form, context));
+    }
+    let outcome = app.engine().create(&caller, request, options).await;
     answer(&app, outcome)
 }
 
@@ -97,11 +107,12 @@ pub(crate) enum CreateAnswer {
 }
 
 /// Dropping the create cancels it: the engine's guard does that and then cleans up.
-fn options(key: IdempotencyKey, headers: &HeaderMap) -> CreateOptions {
+pub(crate) fn options(key: IdempotencyKey, headers: &HeaderMap) -> CreateOptions {
     CreateOptions {
         idempotency_key: key.0,
         cancel: CancellationToken::new(),
         respond_async: prefers_async(headers),
+        progress: Default::default(),
     }
 }
 
@@ -110,18 +121,24 @@ fn prefers_async(headers: &HeaderMap) -> bool {
     wishes.flat_map(|list| list.split(',')).any(|wish| wish.trim().eq_ignore_ascii_case("respond-async"))
 }
 
-fn answer(app: &App, outcome: Result<Created>) -> ApiResult {
-    let (status, label) = match &outcome {
-        Ok(created) if created.pending => (StatusCode::ACCEPTED, "accepted"),
-        Ok(created) if created.sandbox.reused => (StatusCode::OK, "reused"),
-        Ok(_) => (StatusCode::CREATED, "ready"),
-        Err(error) => (StatusCode::OK, error.kind().code()),
-    };
-    app.metrics().creates.with_label_values(&[label]).inc();
+pub(crate) fn answer(app: &App, outcome: Result<Created>) -> ApiResult {
+    let status = count(app, &outcome);
     let sandbox = outcome?.sandbox;
     let mut response: Response = json(status, &sandbox)?;
     let location = HeaderValue::try_from(&sandbox.links.this)
         .map_err(|source| Error::new(ErrorKind::Internal, "a link is not a header").with_source(source))?;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
+}
+
+/// Counts it, and gives the status of its answer.
+pub(super) fn count(app: &App, outcome: &Result<Created>) -> StatusCode {
+    let (status, label) = match outcome {
+        Ok(created) if created.pending => (StatusCode::ACCEPTED, "accepted"),
+        Ok(created) if created.sandbox.reused => (StatusCode::OK, "reused"),
+        Ok(_) => (StatusCode::CREATED, "ready"),
+        Err(error) => (StatusCode::OK, error.kind().code()),
+    };
+    app.metrics().creates.with_label_values(&[label]).inc();
+    status
 }

@@ -1,0 +1,93 @@
+//! Nothing lives for ever, and nothing needs its creator to die.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandboxer_core::Dur;
+
+use super::Case;
+use crate::conformance::rig::{Outcome, Rig, after, ensure, fail};
+use crate::conformance::sandbox::Sandbox;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("ttl", "a sandbox ends at its deadline with nobody there", &[], ttl),
+        Case::new("ttl.extend", "a deadline moves, later and sooner", &["extend_ttl"], extend),
+        Case::new(
+            "ttl.idle",
+            "an idle sandbox ends by itself, a busy one does not",
+            &["idle_reap", "exec"],
+            idle,
+        ),
+    ]
+}
+
+/// Waits until nothing under the tag is alive.
+async fn dies(rig: &Rig, tag: &str, within: Duration) -> Outcome {
+    let start = Instant::now();
+    loop {
+        // Each look through a new instance: nobody who made it is there.
+        let found = rig.instance().list(&rig.subject.host, tag).await?;
+        if found.iter().all(|found| !found.alive) {
+            return Ok(());
+        }
+        if start.elapsed() > within {
+            return fail(format!("{tag} is alive {:?} later: {found:?}", start.elapsed()));
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
+async fn gone(rig: &Rig, sandbox: &Sandbox) -> Outcome {
+    let extension = rig.instance();
+    ensure(!extension.is_alive(&sandbox.handle).await?, || "`is_alive` says that it lives".into())?;
+    let report = extension.teardown(&rig.subject.host, &sandbox.handle.tag, None).await?;
+    ensure(report.is_clean(), || format!("its teardown left {:?}", report.left))?;
+    let found = extension.list(&rig.subject.host, &sandbox.handle.tag).await?;
+    ensure(found.is_empty(), || format!("after the teardown there is {found:?}"))
+}
+
+async fn ttl(rig: Arc<Rig>) -> Outcome {
+    let mut wish = rig.wish();
+    let end = Instant::now() + rig.subject.short_ttl;
+    wish.request.expires_at = after(rig.subject.short_ttl);
+    let sandbox = rig.provision(&rig.instance(), wish).await?;
+    let mortal = Sandbox { extension: rig.instance(), handle: sandbox.handle.clone() };
+    drop(sandbox);
+    let left = end.saturating_duration_since(Instant::now());
+    if left > Duration::from_millis(1_500) {
+        tokio::time::sleep(left - Duration::from_millis(1_200)).await;
+        ensure(mortal.extension.is_alive(&mortal.handle).await?, || "it ended before its deadline".into())?;
+    }
+    tokio::time::sleep_until(end.into()).await;
+    dies(&rig, &mortal.handle.tag, rig.subject.slack).await?;
+    gone(&rig, &mortal).await
+}
+
+async fn extend(rig: Arc<Rig>) -> Outcome {
+    let mut wish = rig.wish();
+    let end = Instant::now() + rig.subject.short_ttl;
+    wish.request.expires_at = after(rig.subject.short_ttl);
+    let sandbox = rig.provision(&rig.instance(), wish).await?;
+    sandbox.extension.extend(&sandbox.handle, after(Duration::from_secs(600))).await?;
+    tokio::time::sleep_until((end + Duration::from_secs(2)).into()).await;
+    let other = sandbox.through(rig.instance());
+    ensure(other.extension.is_alive(&other.handle).await?, || "it ended at its old deadline".into())?;
+    other.extension.extend(&other.handle, after(Duration::from_secs(1))).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    dies(&rig, &other.handle.tag, rig.subject.slack).await?;
+    gone(&rig, &other).await
+}
+
+async fn idle(rig: Arc<Rig>) -> Outcome {
+    let mut wish = rig.wish();
+    wish.request.idle_reap = Some(Dur::from_secs(3));
+    let sandbox = rig.provision(&rig.instance(), wish).await?;
+    for _ in 0..5 {
+        sandbox.sh("true", &[]).await?;
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
+    // Looking at it is no use of it.
+    dies(&rig, &sandbox.handle.tag, Duration::from_secs(3) + rig.subject.slack).await?;
+    gone(&rig, &sandbox).await
+}

@@ -1,0 +1,50 @@
+//! Pause stops everything where it stands.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Case;
+use crate::conformance::rig::{Outcome, Rig, ensure};
+use crate::conformance::sandbox::script;
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![Case::new(
+        "pause",
+        "nothing runs while it is paused, and goes on afterwards",
+        &["pause", "exec"],
+        pause,
+    )]
+}
+
+/// Ten lines a second, so that three seconds of pause are missed.
+const BEAT: &str = "while :; do echo x >> beat; sleep 0.1; done";
+
+async fn pause(rig: Arc<Rig>) -> Outcome {
+    let sandbox = rig.own().await?;
+    let (extension, handle) = (&sandbox.extension, &sandbox.handle);
+    let mut spec = script(BEAT, &[]);
+    spec.timeout = None;
+    let _beating = sandbox.start(spec).await?;
+    sandbox.wait_for_beats("beat").await?;
+    let start = Instant::now();
+    let before = sandbox.beats("beat").await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let rate = (sandbox.beats("beat").await? - before) as f64 / start.elapsed().as_secs_f64();
+    let before = sandbox.beats("beat").await?;
+    let start = Instant::now();
+    extension.pause(handle).await?;
+    extension.pause(handle).await?;
+    ensure(extension.is_alive(handle).await?, || "a paused sandbox is not alive".into())?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let other = rig.instance();
+    other.resume(handle).await?;
+    other.resume(handle).await?;
+    let after = sandbox.beats("beat").await?;
+    let expected = rate * start.elapsed().as_secs_f64();
+    ensure(((after - before) as f64) < expected * 0.6, || {
+        format!("{} lines came during a pause, {expected:.0} would come without", after - before)
+    })?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    ensure(sandbox.beats("beat").await? > after, || "nothing goes on after the pause".into())?;
+    sandbox.teardown().await
+}

@@ -1,0 +1,160 @@
+//! One task per command: passes its output on, keeps its time, and finds out how it ended.
+
+use std::time::Duration;
+
+use sandboxer_core::exec::{EXIT_TIMED_OUT, ExecOutcome};
+use sandboxer_core::{Error, ErrorKind, Result};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::sync::{oneshot, watch};
+
+use crate::errors::{gone, map};
+use crate::hijack::{Output, Source};
+use crate::signal::Killer;
+
+/// How much output waits for its reader before the command has to.
+pub(crate) const BUFFER: usize = 256 * 1024;
+/// How long the output of a command that was ended may still take.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long the engine may take to notice that a command has ended.
+const NOTICE: Duration = Duration::from_secs(15);
+/// How much of the first output is kept, in case that it is the engine's and not the command's.
+const FIRST_WORDS: usize = 1024;
+/// The engine's exit codes for a command that it could not start.
+const NOT_STARTED: [i64; 2] = [126, 127];
+
+pub(crate) struct Pump {
+    pub(crate) output: Output,
+    pub(crate) stdout: DuplexStream,
+    /// Absent with a terminal, whose output has no frames.
+    pub(crate) stderr: Option<DuplexStream>,
+    pub(crate) exec: String,
+    pub(crate) killer: Killer,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) abandoned: oneshot::Receiver<()>,
+    pub(crate) tell: watch::Sender<Option<Result<ExecOutcome>>>,
+}
+
+enum End {
+    Own,
+    TimedOut,
+    Abandoned,
+}
+
+impl Pump {
+    pub(crate) async fn run(self) {
+        let Self { output, stdout, stderr, exec, killer, timeout, mut abandoned, tell } = self;
+        let mut first = Vec::new();
+        let end = {
+            let copy = pass_on(output, stdout, stderr, &mut first);
+            tokio::pin!(copy);
+            let time = async {
+                match timeout {
+                    Some(timeout) => tokio::time::sleep(timeout).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let end = tokio::select! {
+                () = &mut copy => End::Own,
+                () = time => End::TimedOut,
+                _ = &mut abandoned => End::Abandoned,
+            };
+            if !matches!(end, End::Own) {
+                if let Err(error) = killer.end().await {
+                    tracing::warn!(tag = killer.place.tag, error = ?error, "a command could not be ended");
+                }
+                let _ = tokio::time::timeout(LAST_WORDS, copy).await;
+            }
+            end
+        };
+        let outcome = match end {
+            End::TimedOut => Ok(ExecOutcome {
+                exit_code: EXIT_TIMED_OUT,
+                signal: None,
+                timed_out: true,
+                out_of_memory: false,
+            }),
+            End::Own | End::Abandoned => outcome(&killer, &exec, &first).await,
+        };
+        tell.send_replace(Some(outcome));
+    }
+}
+
+/// Copies until the engine ends the stream. A reader that is gone does not stop the command.
+async fn pass_on(
+    mut output: Output,
+    mut stdout: DuplexStream,
+    stderr: Option<DuplexStream>,
+    first: &mut Vec<u8>,
+) {
+    let mut buffer = Vec::with_capacity(32 * 1024);
+    let Some(mut stderr) = stderr else {
+        loop {
+            buffer.clear();
+            match output.read_buf(&mut buffer).await {
+                Ok(count) if count > 0 => drop(stdout.write_all(&buffer).await),
+                _ => return,
+            }
+        }
+    };
+    while let Ok(Some(source)) = output.frame(&mut buffer).await {
+        let target = match source {
+            Source::Stdout => &mut stdout,
+            Source::Stderr => &mut stderr,
+        };
+        if first.len() < FIRST_WORDS {
+            first.extend_from_slice(&buffer[..buffer.len().min(FIRST_WORDS)]);
+        }
+        let _ = target.write_all(&buffer).await;
+    }
+}
+
+/// Asks the engine for the exit code, which it knows a moment after the end of the streams.
+async fn outcome(killer: &Killer, exec: &str, first: &[u8]) -> Result<ExecOutcome> {
+    let start = tokio::time::Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        let state = match killer.place.connected.api.inspect_exec(exec).await {
+            Ok(state) => state,
+            Err(error) => {
+                let error = map(error, "tell how a command ended");
+                return Err(match error.kind() {
+                    ErrorKind::ExecNotFound | ErrorKind::SandboxNotFound | ErrorKind::NotFound => {
+                        gone(&killer.place.tag)
+                    }
+                    _ => error,
+                });
+            }
+        };
+        if state.running != Some(true)
+            && let Some(code) = state.exit_code
+        {
+            if NOT_STARTED.contains(&code) && state.pid.unwrap_or_default() == 0 {
+                return Err(refused(first));
+            }
+            let exit_code = i32::try_from(code).unwrap_or(-1);
+            return Ok(ExecOutcome { exit_code, signal: None, timed_out: false, out_of_memory: false });
+        }
+        if start.elapsed() > NOTICE {
+            return Err(Error::new(ErrorKind::BackendFailed, "the docker engine does not tell how a command ended"));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}
+
+/// The engine could not start the command, and said why where its output would be.
+fn refused(first: &[u8]) -> Error {
+    let words = String::from_utf8_lossy(first);
+    let words = words.trim();
+    let kind = match () {
+        () if words.contains("unable to find user") || words.contains("unable to find group") => ErrorKind::InvalidInput,
+        () if words.contains("chdir to cwd") => ErrorKind::InvalidInput,
+        () if words.contains("resource temporarily unavailable") => ErrorKind::RateLimited,
+        () => ErrorKind::BackendFailed,
+    };
+    let error = Error::new(kind, format!("the command could not be started: {words}"));
+    match kind {
+        ErrorKind::RateLimited => error.with_hint("the sandbox has as many processes as its `pids` limit allows"),
+        _ => error,
+    }
+}

@@ -1,0 +1,49 @@
+# Runs a command that outlives its caller and keeps its output. Arguments: the id, a document about it, the seconds after
+# which it is ended or 0, 1 if it gets input, how many bytes of each output are kept, the script that ends a tree; then
+# the command.
+id=$1 limit=$3 input=$4 most=$5 end=$6
+own=/run/sandboxer/execs/$id
+mkdir "$own" || exit 1
+printf '%s\n' "$2" >"$own/meta"
+shift 6
+mkfifo "$own/o" "$own/e" || exit 1
+{ head -c "$most" >"$own/stdout"; wc -c >"$own/stdout.more"; } <"$own/o" &
+{ head -c "$most" >"$own/stderr"; wc -c >"$own/stderr.more"; } <"$own/e" &
+holder= watch=
+if [ "$input" = 1 ]; then
+    mkfifo "$own/in" || exit 1
+    # As long as this holds the pipe, the command does not see the end of its input.
+    sleep 2147483647 >"$own/in" &
+    holder=$!
+    echo "$holder" >"$own/holder"
+    exec <"$own/in"
+else
+    exec </dev/null
+fi
+echo $$ >"$own/pid"
+echo started
+exec >/dev/null 2>&1
+if [ "$limit" -gt 0 ]; then
+    (
+        sleep "$limit" &
+        nap=$!
+        trap 'kill "$nap"; exit' TERM
+        wait "$nap"
+        echo 1 >"$own/timed_out"
+        exec /bin/sh -c "$end" sandboxer "$id" 9 tree nested
+    ) &
+    watch=$!
+fi
+SANDBOXER_EXEC=$id /sbin/docker-init -s -- "$@" >"$own/o" 2>"$own/e"
+code=$?
+for helper in $holder $watch; do kill "$helper"; done
+# Something that it left running may hold the output open; that is not waited for.
+tries=0
+while [ $tries -lt 20 ]; do
+    if [ -s "$own/stdout.more" ] && [ -s "$own/stderr.more" ]; then break; fi
+    sleep 0.1
+    tries=$((tries + 1))
+done
+date +%s >"$own/ended"
+echo "$code" >"$own/exit.new"
+mv "$own/exit.new" "$own/exit"
