@@ -14,11 +14,11 @@ use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::route::RouteDecision;
 use sandboxer_core::sandbox::{Quote, Sandbox};
 use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId, State};
-use sandboxer_engine::{
-    ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, Plan, ProfileView, ReapRequest,
-    SandboxInspection, StaleReport,
-};
 use sandboxer_engine::workspace::{SyncOptions, SyncReport};
+use sandboxer_engine::{
+    ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, Plan, ProfileView,
+    ReapRequest, SandboxInspection, StaleReport,
+};
 use sandboxer_store::KeyRecord;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;

@@ -145,7 +145,7 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&settings.home.join(STORE_FILE), options).await?);
     // Where extensions look up the host that a sandbox is placed on.
-    let _hosts: Arc<dyn HostDirectory> = Arc::new(HostBook::new(store.clone()));
+    let hosts: Arc<dyn HostDirectory> = Arc::new(HostBook::new(store.clone()));
     let mut registry = Registry::default();
     let mut native = NativeConfig::new(&settings.home);
     if let Some(features) = variable(EnvVars::SANDBOXER_PROBE_OFF)? {
@@ -155,6 +155,11 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
         native.warm = warm_size()?;
     }
     sandboxer_ext_native::register(&mut registry, native);
+    sandboxer_ext_docker::register(&mut registry, sandboxer_ext_docker::Settings::new(&settings.home));
+    sandboxer_ext_compose_ssh::register(
+        &mut registry,
+        sandboxer_ext_compose_ssh::Settings::new(hosts.clone(), &settings.home),
+    );
 
     register_processes(&mut registry, &settings.registries);
 

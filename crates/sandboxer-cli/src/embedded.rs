@@ -13,13 +13,16 @@ use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Actor, Dur, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId};
 use sandboxer_engine::workspace::{SyncOptions, SyncReport};
-use sandboxer_engine::{Caller, CreateOptions, Engine, ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, ProfileView, ReapRequest, SandboxInspection, StaleReport};
+use sandboxer_engine::{
+    Caller, CreateOptions, Engine, ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView,
+    NewHost, ProfileView, ReapRequest, SandboxInspection, StaleReport,
+};
 use sandboxer_store::{Filter, SnapshotFilter};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::trial::{self, Trial, TrialWish};
 use crate::api::{Api, Feed, KeyView, ListQuery, LogPiece, NewKeyView, PlanView};
+use crate::trial::{self, Trial, TrialWish};
 
 /// How long one look at a growing log or at new events waits.
 const WAIT: Duration = Duration::from_secs(2);

@@ -127,7 +127,11 @@ fn die_at(point: &str) {
 
 #[test]
 fn every_point_of_the_engine() {
-    for point in sandboxer_engine::fault::POINTS {
+    // Those of pausing, snapshots and other hosts are not on the way of a native sandbox; the engine's own tests leave
+    // behind what a process leaves that dies at them.
+    let on_the_way = ["engine.create.", "engine.destroy."];
+    let points = sandboxer_engine::fault::POINTS.iter();
+    for point in points.filter(|point| on_the_way.iter().any(|prefix| point.starts_with(prefix))) {
         die_at(point);
     }
 }

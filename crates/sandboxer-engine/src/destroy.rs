@@ -40,7 +40,7 @@ impl Ending {
     }
 }
 
-/// Marks an error that came before the backend was reached.
+/// Marks an error that came before the backend was reached. Extensions may say so too, with this context.
 const UNTOUCHED: (&str, &str) = ("effect", "none");
 
 pub(crate) fn untouched(error: Error) -> Error {
@@ -79,7 +79,7 @@ impl Engine {
                         return self.record_destroyed(marked, CleanupReport::default()).await;
                     }
                     let ended = self.tear_down(marked).await?;
-                    self.forget_mirror(ended.record.id());
+                    self.forget_workspace(ended.record.id());
                     return Ok(ended);
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {

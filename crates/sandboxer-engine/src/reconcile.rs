@@ -77,7 +77,13 @@ impl Engine {
     /// that is being made right now is among them. What no row knows stays: another installation may have made it.
     async fn remove_orphans(&self, hosts: &[Host], report: &mut ReconcileReport) -> Result<()> {
         let (stale, pairs) = self.find_stale(hosts).await?;
+        let living = self.inner.store.living().await?;
         for silent in stale.unanswered {
+            // An engine that is not installed here and that nobody uses is no problem.
+            let is_used = living.iter().any(|stored| stored.record.sandbox.extension == silent.extension);
+            if silent.host == host::LOCAL && !is_used {
+                continue;
+            }
             report.problems.push(format!("{} on {}: {}", silent.extension, silent.host, silent.reason));
         }
         for mut orphan in stale.remains {
@@ -125,16 +131,7 @@ impl Engine {
         for stored in rows {
             let (id, before) = (stored.record.id(), stored.record.state());
             let settled = self.settle(stored).await;
-            let is_away = settled.as_ref().is_err_and(|error| {
-                // A failed cleanup carries the reason of its host one level down.
-                let text = format!("{error:?}");
-                matches!(
-                    error.kind(),
-                    ErrorKind::Unreachable | ErrorKind::HostKeyRefused | ErrorKind::Timeout
-                ) || [ErrorKind::Unreachable, ErrorKind::HostKeyRefused]
-                    .iter()
-                    .any(|kind| text.contains(kind.code()))
-            });
+            let is_away = settled.as_ref().is_err_and(is_away);
             let told = match settled {
                 Ok(settled) => Ok((id, before, settled)),
                 Err(error) => Err(format!("{id} on {host}: {error:?}")),
@@ -204,6 +201,19 @@ impl Engine {
             .with_hint("its supervisor or its first process was killed, or the machine restarted");
         self.end(stored, Ending::failed(reason::LOST, &error)).await
     }
+}
+
+/// The host did not answer, or not as itself. A failed cleanup says so one level down.
+fn is_away(error: &Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let kind = error.downcast_ref::<Error>().map(Error::kind);
+        if matches!(kind, Some(ErrorKind::Unreachable | ErrorKind::HostKeyRefused | ErrorKind::Timeout)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 impl ReconcileReport {

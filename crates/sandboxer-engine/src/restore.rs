@@ -32,8 +32,7 @@ impl Engine {
     pub async fn plan_for(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {
         let Some(from) = &request.from else { return self.plan(request).await };
         let stored = self.load_snapshot(caller, from.parse()?).await?;
-        if stored.doomed
-            && !stored.lease.as_ref().is_some_and(|lease| lease.owner == self.inner.owner.as_str())
+        if stored.doomed && stored.lease.as_ref().is_none_or(|lease| lease.owner != self.inner.owner.as_str())
         {
             return Err(Error::new(ErrorKind::IllegalState, format!("snapshot {from} is being deleted")));
         }

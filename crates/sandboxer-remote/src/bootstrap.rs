@@ -38,7 +38,7 @@ const FUNCTIONS: &str = concat!(
     "case \"$f\" in *[0-9]*) z=0; kill -$1 $f 2>/dev/null;; *) z=$((z+1)); [ $z -gt 1 ] && break;; esac; ",
     "[ $1 = KILL ] || break; sleep 0.05 2>/dev/null || sleep 1; done; }; ",
     "M() { S self; C ${x%% *}; for d in $f; do S $d || continue; set -- $1 ${x##*) }; [ $3 = $w ] && kill -$1 $d; done; }; ",
-    "L() { trap \"kill \\$b; exit\" TERM; sleep $n & b=$!; wait $b && K KILL; }; ",
+    "L() { trap \"kill \\$b; exit\" TERM; sleep $n & b=$!; wait $b && A && K KILL; }; ",
     "W() { S self; v=${x%% *}; L & a=$!; ",
     "while IFS= read -r i; do case $i in h) kill $a; L & a=$!;; k) K KILL;; t*) K ${i#t};; s*) M ${i#s};; q) break;; esac; done; ",
     "kill $a; [ \"$i\" = q ] && return; A || return; sleep 0.2 || sleep 1; A && K KILL; }; ",
@@ -118,21 +118,24 @@ pub(crate) fn script(command: &Command, nonce: &str, mode: Mode) -> String {
         // Until the watcher on the other line has come, a lease of our own counts.
         Mode::Fed => {
             "exec 3<&0 4>&2 </dev/null 2>/dev/null; L 3<&- 4>&- >/dev/null &\n\
-             echo $m; echo $m $w $t $! >&4\n"
+             l=$!; echo $m; echo $m $w $t $l >&4\n"
         }
         // Keys that interrupt or stop are for the command, and a line that is hung up is for the watcher.
         Mode::Terminal => {
             "exec 3<&0 4>&2 2>/dev/null; trap : INT QUIT HUP; trap \"\" TSTP\n\
-             L </dev/null 3<&- 4>&- >/dev/null &\necho $m $w $t $!\n"
+             L </dev/null 3<&- 4>&- >/dev/null &\nl=$!; echo $m $w $t $l\n"
         }
     };
     script += &format!("( exec 3<&- 4>&-\n{}) <&3 2>&4\n", body(command, nonce));
-    script += "echo $m $? >&4\n";
+    script += "c=$?; echo $m $c >&4; exec 4>&-\n";
+    if mode != Mode::Watched {
+        script += "S $l && { set -- ${x##*) }; [ $2 = $w ] && kill $l; }\n";
+    }
     if command.running.is_some() {
         // The outputs end before this is put away.
-        script += "exec >/dev/null 4>&-; echo >\"${r%/*}/activity\"; rm -f -- \"$r/$m\"\n";
+        script += "exec >/dev/null; echo >\"${r%/*}/activity\"; rm -f -- \"$r/$m\"\n";
     }
-    script += "exit 0\n";
+    script += "exit $c\n";
     one_line(&script)
 }
 

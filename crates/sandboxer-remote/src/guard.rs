@@ -1,7 +1,7 @@
 //! A deadline that is kept on the host with nobody else alive: a small shell script in the sandbox's own directory,
 //! which waits, tears down and removes the directory.
 //!
-//! The directory of a guard has a folder `.guard` with the script, the deadline, the time without use after which it
+//! The directory may be renamed meanwhile. It has a folder `.guard` with the script, the deadline, the time without use after which it
 //! acts too, and the guard's own pid with its start time, so that a recycled pid is never taken for it.
 
 use std::time::Duration;
@@ -43,6 +43,12 @@ same() {
   { IFS= read -r x <"/proc/$p/stat"; } 2>/dev/null || return 1
   set -- ${x##*) }; [ "$1" != Z ] && [ "${20}" = "$s" ]
 }
+start() {
+  unset SANDBOXER_EXEC
+  if command -v setsid >/dev/null; then setsid sh .guard/script "$PWD" </dev/null >/dev/null 2>&1 &
+  else nohup sh .guard/script "$PWD" </dev/null >/dev/null 2>&1 & fi
+  n=0; until same; do n=$((n+1)); [ $n -gt 200 ] && { echo "the guard does not start" >&2; exit 50; }; sleep 0.02 2>/dev/null || sleep 1; done
+}
 put() { printf '%s\n' "$2" >".guard/$1.new" && mv -f -- ".guard/$1.new" ".guard/$1" || exit 50; }
 "#,
             $body
@@ -57,17 +63,20 @@ mkdir -p .guard/running || exit 50
 put deadline "$2"; put idle "$3"; put teardown "$4"; put script "$5"
 [ -e .guard/activity ] || echo >.guard/activity || exit 50
 same && exit 0
-rm -f .guard/pid
-unset SANDBOXER_EXEC
-if command -v setsid >/dev/null; then setsid sh .guard/script "$PWD" </dev/null >/dev/null 2>&1 &
-else nohup sh .guard/script "$PWD" </dev/null >/dev/null 2>&1 & fi
-n=0; until same; do n=$((n+1)); [ $n -gt 200 ] && { echo "the guard does not start" >&2; exit 50; }; sleep 0.02 2>/dev/null || sleep 1; done
+rm -f .guard/pid; start
 "#
 );
 
 const EXTEND: &str = at!(r#"same || exit 44; put deadline "$2"; kill -USR1 "$p""#);
 const TOUCH: &str = at!(r#"echo >.guard/activity"#);
 const ALIVE: &str = at!(r#"same"#);
+const REVIVE: &str = at!(
+    r#"
+same && exit 0
+{ read -r end <.guard/deadline; } 2>/dev/null && [ "$end" -gt "$(date +%s)" ] || exit 44
+start
+"#
+);
 const STOP: &str = at!(
     r#"
 n=0; while same; do kill -TERM "$p" 2>/dev/null; n=$((n+1)); [ $n -gt 100 ] && exit 50; sleep 0.02 2>/dev/null || sleep 1; done
@@ -102,7 +111,7 @@ while :; do
   sleep $left & b=$!; wait $b; kill $b 2>/dev/null
 done
 trap '' TERM USR1
-here=$PWD
+here=$(pwd -P) || exit
 while :; do
   cd -P -- "$here" || exit
   sh .guard/teardown
@@ -147,6 +156,15 @@ impl Guard {
     pub async fn is_alive(&self) -> Result<bool> {
         let output = self.remote.output(Command::script(ALIVE, [self.dir.clone()]), LIMIT).await?;
         Ok(output.success())
+    }
+
+    /// Whether the directory is still to be kept. A guard that went with its machine's last boot is started again.
+    pub async fn revive(&self) -> Result<bool> {
+        match self.run(Command::script(REVIVE, [self.dir.clone()]), "starting the guard of the deadline").await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the guard without its teardown. The directory is the caller's again.

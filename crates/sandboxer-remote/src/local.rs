@@ -31,7 +31,7 @@ pub(crate) fn open() -> Result<Raw> {
         stdout: Box::pin(stdout),
         stderr: Box::pin(stderr),
         // The shell is never killed: it ends with its command, and its watcher sees to that.
-        ended: Box::pin(async move { child.wait().await.map(|_| ()).map_err(broken) }),
+        ended: Box::pin(async move { child.wait().await.map(|status| status.code()).map_err(broken) }),
     })
 }
 
@@ -52,5 +52,5 @@ pub(crate) fn open_tty(nonce: &str, terminal: OwnedFd) -> Result<Ended> {
         .stderr(copy()?)
         .spawn()
         .map_err(broken)?;
-    Ok(Box::pin(async move { child.wait().await.map(|_| ()).map_err(broken) }))
+    Ok(Box::pin(async move { child.wait().await.map(|status| status.code()).map_err(broken) }))
 }

@@ -21,11 +21,16 @@ pub(crate) struct AfterMark {
     held: Vec<u8>,
     given: usize,
     found: bool,
+    /// Dropped with the stream: nobody wants more then.
+    _wanted: oneshot::Sender<()>,
 }
 
 impl AfterMark {
-    pub(crate) fn new(inner: BoxRead, nonce: &str) -> Self {
-        Self { inner, mark: format!("{nonce}\n").into_bytes(), held: Vec::new(), given: 0, found: false }
+    /// The stream, and the news that it was dropped.
+    pub(crate) fn new(inner: BoxRead, nonce: &str) -> (Self, oneshot::Receiver<()>) {
+        let (wanted, dropped) = oneshot::channel();
+        let mark = format!("{nonce}\n").into_bytes();
+        (Self { inner, mark, held: Vec::new(), given: 0, found: false, _wanted: wanted }, dropped)
     }
 }
 

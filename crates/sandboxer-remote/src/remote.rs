@@ -74,13 +74,18 @@ impl Remote {
 
     /// A connection to a port on the host's loopback.
     pub async fn forward(&self, port: u16) -> Result<BoxDuplex> {
+        self.forward_to(std::net::Ipv4Addr::LOCALHOST.into(), port).await
+    }
+
+    /// A connection to a port of this address, as seen from the host: that of a container on it.
+    pub async fn forward_to(&self, address: std::net::IpAddr, port: u16) -> Result<BoxDuplex> {
         match &self.inner.way {
-            Way::Local => match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
+            Way::Local => match tokio::net::TcpStream::connect((address, port)).await {
                 Ok(stream) => Ok(Box::pin(stream)),
                 Err(source) => Err(Error::new(ErrorKind::Unreachable, format!("nothing answers on port {port}"))
                     .with_source(source)),
             },
-            Way::Ssh(ssh) => ssh.forward(port).await,
+            Way::Ssh(ssh) => ssh.forward(address, port).await,
         }
     }
 
@@ -121,17 +126,19 @@ impl Remote {
                 }
             }
         };
+        let (stdout, unread) = AfterMark::new(raw.stdout, &nonce);
         let drive = Drive {
             host: self.inner.name.clone(),
             line: Some(line),
             end: marks.end,
             ended: raw.ended,
+            unread: Some(unread),
             timeout: command.timeout,
             terminal: None,
         };
         Ok(ExecSession {
             stdin,
-            stdout: Box::pin(AfterMark::new(raw.stdout, &nonce)),
+            stdout: Box::pin(stdout),
             stderr: Some(Box::pin(marks.stderr)),
             control: Arc::new(drive.start()),
         })
@@ -164,6 +171,7 @@ impl Remote {
             line: Some(self.watcher(nonce, &shell)),
             end: marks.end,
             ended,
+            unread: None,
             timeout: command.timeout,
             terminal: Some(terminal.clone()),
         };

@@ -68,6 +68,8 @@ pub(crate) struct Drive {
     pub(crate) line: Option<Line>,
     pub(crate) end: oneshot::Receiver<End>,
     pub(crate) ended: Ended,
+    /// Resolves when nobody reads the output any more; absent where the output is in our own hands.
+    pub(crate) unread: Option<oneshot::Receiver<()>>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) terminal: Option<Arc<crate::tty::Terminal>>,
 }
@@ -86,7 +88,7 @@ impl Drive {
         let never = Duration::from_secs(365 * 86_400);
         let timer = tokio::time::sleep(self.timeout.unwrap_or(never));
         tokio::pin!(timer);
-        let (mut timed_out, mut line_open) = (false, true);
+        let (mut timed_out, mut line_open, mut code) = (false, true, None);
         let outcome = loop {
             tokio::select! {
                 biased;
@@ -94,12 +96,13 @@ impl Drive {
                     Ok(End::Exit(code)) => Ok(outcome(code, timed_out)),
                     // The words ended before the command did; what became of the line tells why.
                     _ if timed_out => Ok(outcome(EXIT_TIMED_OUT, true)),
-                    _ => Err(self.lost(line_open).await),
+                    _ => self.without_words(line_open, code).await,
                 },
                 ended = &mut self.ended, if line_open => {
                     line_open = false;
-                    if let Err(error) = ended {
-                        break Err(error);
+                    match ended {
+                        Ok(ended) => code = ended,
+                        Err(error) => break Err(error),
                     }
                     if !timed_out {
                         timer.as_mut().reset(tokio::time::Instant::now() + LAG);
@@ -122,7 +125,7 @@ impl Drive {
                         break Ok(outcome(EXIT_TIMED_OUT, true));
                     }
                     if !line_open {
-                        break Err(self.lost(false).await);
+                        break self.without_words(false, code).await;
                     }
                     timed_out = true;
                     self.say("k\n".into());
@@ -133,9 +136,18 @@ impl Drive {
         self.say("q\n".into());
         self.line = None;
         publish.send_replace(Some(outcome));
-        // The shell on the other side says good-bye in its own time.
+        // The line stays for as long as somebody reads what is still on its way.
         if line_open {
-            let _ = tokio::time::timeout(GRACE, &mut self.ended).await;
+            let unread = async {
+                if let Some(unread) = self.unread.take() {
+                    let _ = unread.await;
+                }
+                tokio::time::sleep(LAG).await;
+            };
+            tokio::select! {
+                _ = &mut self.ended => {}
+                () = unread => {}
+            }
         }
     }
 
@@ -153,14 +165,19 @@ impl Drive {
         }
     }
 
-    async fn lost(&mut self, line_open: bool) -> Error {
-        if line_open && let Ok(Err(error)) = tokio::time::timeout(LAG, &mut self.ended).await {
-            return error;
-        }
-        Error::new(
-            ErrorKind::Unreachable,
-            format!("the shell on {} went away before it said how the command ended", self.host),
-        )
+    /// The mark at the end did not come. The shell exits with the command's own code, so that this is as good; where
+    /// there is none either, nobody knows how the command ended.
+    async fn without_words(&mut self, line_open: bool, code: Option<i32>) -> Result<ExecOutcome> {
+        let code = match line_open {
+            true => tokio::time::timeout(LAG, &mut self.ended).await.unwrap_or(Ok(None))?,
+            false => code,
+        };
+        code.map(|code| outcome(code, false)).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unreachable,
+                format!("the shell on {} went away before it said how the command ended", self.host),
+            )
+        })
     }
 }
 

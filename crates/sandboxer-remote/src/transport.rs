@@ -11,8 +11,9 @@ pub(crate) struct Raw {
     pub(crate) stdin: BoxWrite,
     pub(crate) stdout: BoxRead,
     pub(crate) stderr: BoxRead,
-    /// Resolves when the shell is gone or cannot be heard any more. Dropping it closes the line.
+    /// Resolves when the shell is gone, with its exit code where that is known, or when it cannot be heard any more.
+    /// Dropping it closes the line.
     pub(crate) ended: Ended,
 }
 
-pub(crate) type Ended = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+pub(crate) type Ended = Pin<Box<dyn Future<Output = Result<Option<i32>>> + Send>>;

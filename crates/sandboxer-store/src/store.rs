@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use sandboxer_core::event::NewEvent;
 use sandboxer_core::host::{Host, HostLoad, HostSign};
 use sandboxer_core::page::{Limit, Page};
-use sandboxer_core::event::NewEvent;
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
 use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
 
 use crate::model::{
-    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
-    Lease, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
+    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, Lease, OutboxStats,
+    PlacedEvent, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
 };
 
 #[async_trait]

@@ -79,13 +79,14 @@ pub fn is_portable(path: &str) -> bool {
 }
 
 /// Files of a repository that decide what git runs. A sandbox may have them and never changes them outside.
-pub fn is_protected(path: &str) -> bool {
+/// A `.git` that is no folder names the repository to use, and is protected like one.
+pub fn is_protected(path: &str, kind: Kind) -> bool {
     let mut parts = path.split('/').skip_while(|part| !part.eq_ignore_ascii_case(".git"));
     if parts.next().is_none() {
         return false;
     }
     let below: Vec<&str> = parts.collect();
-    let Some(last) = below.last() else { return false };
+    let Some(last) = below.last() else { return kind != Kind::Dir };
     let names = ["config", "config.worktree", "commondir", "gitdir", "attributes"];
     names.iter().any(|name| last.eq_ignore_ascii_case(name))
         || below.iter().any(|part| part.eq_ignore_ascii_case("hooks"))
@@ -119,11 +120,12 @@ mod tests {
             ".GIT/Config",
             ".git/info/attributes",
         ] {
-            assert!(is_protected(path), "{path}");
+            assert!(is_protected(path, Kind::File), "{path}");
         }
         for path in [".git", ".git/HEAD", ".git/objects/aa/bb", "config", "hooks/x", ".github/config"] {
-            assert!(!is_protected(path), "{path}");
+            assert!(!is_protected(path, Kind::Dir), "{path}");
         }
+        assert!(is_protected("sub/.git", Kind::File) && is_protected("sub/.git", Kind::Link));
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub fn unpack_where(tar: impl Read, folder: &Path, limits: &Limits, guard: &Guar
         Error::new(ErrorKind::BackendFailed, "what came is not a whole archive").with_source(source)
     };
     let mut archive = Archive::new(tar);
+    // Several archives one after the other count as one.
+    archive.set_ignore_zeros(true);
     let mut seen = 0;
     for entry in archive.entries().map_err(broken)? {
         let mut entry = entry.map_err(broken)?;

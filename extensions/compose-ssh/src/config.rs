@@ -18,6 +18,13 @@ pub struct Settings {
     pub docker_host: Option<String>,
 }
 
+impl Settings {
+    /// The engine of this machine is the one that `docker` itself would use.
+    pub fn new(hosts: Arc<dyn HostDirectory>, state_dir: impl Into<PathBuf>) -> Self {
+        Self { hosts, state_dir: state_dir.into(), docker_host: None }
+    }
+}
+
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")

@@ -37,7 +37,9 @@ pub(crate) fn read_back(
             "namespaces",
             which(&|one| {
                 let host = &one.host_config;
-                [&host.pid_mode, &host.ipc_mode, &host.uts_mode, &host.network_mode].iter().any(|mode| shares_host(mode))
+                [&host.pid_mode, &host.ipc_mode, &host.uts_mode, &host.network_mode]
+                    .iter()
+                    .any(|mode| shares_host(mode))
             }),
             Outcome::Missing,
             "pid, mount, network, ipc and uts namespaces per service",
@@ -61,11 +63,17 @@ pub(crate) fn read_back(
         filter("seccomp", containers, around),
         filter("apparmor", containers, around),
     ];
-    out.push(if around.security.iter().any(|one| one.contains("name=userns") || one.contains("name=rootless")) {
-        control("user_namespace", Outcome::Enforced, "root inside is not root on the host")
-    } else {
-        control("user_namespace", Outcome::Missing, "the engine does not remap users: root inside is root on the host, without its capabilities")
-    });
+    out.push(
+        if around.security.iter().any(|one| one.contains("name=userns") || one.contains("name=rootless")) {
+            control("user_namespace", Outcome::Enforced, "root inside is not root on the host")
+        } else {
+            control(
+                "user_namespace",
+                Outcome::Missing,
+                "the engine does not remap users: root inside is root on the host, without its capabilities",
+            )
+        },
+    );
     out.push(egress(around));
     out.push(unless(
         "host_paths",
@@ -83,11 +91,25 @@ pub(crate) fn read_back(
     ));
     out.push(limit("memory_limit", resources.memory_mb.is_some(), which(&|one| one.host_config.memory <= 0)));
     out.push(limit("cpu_limit", resources.cpu.is_some(), which(&|one| one.host_config.nano_cpus <= 0)));
-    out.push(limit("pids_limit", resources.pids.is_some(), which(&|one| one.host_config.pids_limit.unwrap_or(0) <= 0)));
+    out.push(limit(
+        "pids_limit",
+        resources.pids.is_some(),
+        which(&|one| one.host_config.pids_limit.unwrap_or(0) <= 0),
+    ));
     if resources.disk_mb.is_some() {
-        out.push(control("disk_limit", Outcome::Missing, "the engine has no quota for volumes and containers"));
+        out.push(control(
+            "disk_limit",
+            Outcome::Missing,
+            "the engine has no quota for volumes and containers",
+        ));
     }
-    for danger in [Danger::Privileged, Danger::DockerSocket, Danger::HostPaths, Danger::HostNamespaces, Danger::OpenNetwork] {
+    for danger in [
+        Danger::Privileged,
+        Danger::DockerSocket,
+        Danger::HostPaths,
+        Danger::HostNamespaces,
+        Danger::OpenNetwork,
+    ] {
         let what: Vec<String> = lifted
             .iter()
             .filter(|one| one.danger == danger)
@@ -120,7 +142,9 @@ fn capabilities(containers: &[Container]) -> Control {
     };
     let added: Vec<&str> = containers
         .iter()
-        .filter(|one| one.host_config.privileged || !one.host_config.cap_add.as_deref().unwrap_or_default().is_empty())
+        .filter(|one| {
+            one.host_config.privileged || !one.host_config.cap_add.as_deref().unwrap_or_default().is_empty()
+        })
         .map(Container::service)
         .collect();
     if !added.is_empty() {
@@ -131,7 +155,9 @@ fn capabilities(containers: &[Container]) -> Control {
     }
     let kept: Vec<&str> = containers
         .iter()
-        .filter(|one| DROPPED_CAPABILITIES.iter().any(|capability| !has(&one.host_config.cap_drop, capability)))
+        .filter(|one| {
+            DROPPED_CAPABILITIES.iter().any(|capability| !has(&one.host_config.cap_drop, capability))
+        })
         .map(Container::service)
         .collect();
     let detail = "services keep the engine's default set, which many need to start";
@@ -151,7 +177,8 @@ fn filter(name: &str, containers: &[Container], around: &Surroundings) -> Contro
         .iter()
         .filter(|one| {
             let options = one.host_config.security_opt.as_deref().unwrap_or_default();
-            one.host_config.privileged || options.iter().any(|option| option.starts_with(name) && option.contains("unconfined"))
+            one.host_config.privileged
+                || options.iter().any(|option| option.starts_with(name) && option.contains("unconfined"))
         })
         .map(Container::service)
         .collect();
@@ -161,7 +188,8 @@ fn filter(name: &str, containers: &[Container], around: &Surroundings) -> Contro
 /// Whether anything gets out.
 fn egress(around: &Surroundings) -> Control {
     let name = "network_egress";
-    let open: Vec<&str> = around.networks.iter().filter(|one| !one.internal).map(|one| one.name.as_str()).collect();
+    let open: Vec<&str> =
+        around.networks.iter().filter(|one| !one.internal).map(|one| one.name.as_str()).collect();
     if !open.is_empty() {
         return control(name, Outcome::Missing, format!("these networks reach out: {}", open.join(", ")));
     }

@@ -4,7 +4,7 @@ mod control;
 
 use std::collections::BTreeMap;
 
-use sandboxer_core::exec::{ExecSession, ExecSpec};
+use sandboxer_core::exec::{ExecSession, ExecSpec, TtySize};
 use sandboxer_core::extension::Handle;
 use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_remote::{Command, Stdin};
@@ -28,8 +28,12 @@ exec docker "$@"
 "#;
 
 /// A shell line for inside: puts the variables where they belong, goes to the folder, becomes the command.
-pub(crate) fn wrapper<'a>(names: impl Iterator<Item = &'a String>) -> String {
+pub(crate) fn wrapper<'a>(names: impl Iterator<Item = &'a String>, tty: Option<TtySize>) -> String {
     let mut text = String::new();
+    if let Some(TtySize { rows, cols }) = tty {
+        // The client tells the engine the size only after the start, when the command may have asked already.
+        text += &format!("stty rows {rows} cols {cols} 2>/dev/null; ");
+    }
     for (number, name) in names.enumerate() {
         text += &format!("export {name}=\"${CARRIER}{number}\"; unset {CARRIER}{number}; ");
     }
@@ -67,7 +71,13 @@ pub(crate) async fn start(site: &Site, handle: &Handle, spec: ExecSpec) -> Resul
         argv.extend(["-u".to_owned(), checked_user(user)?]);
     }
     argv.extend(carried_args);
-    argv.extend([data.container.clone(), "/bin/sh".into(), "-c".into(), wrapper(env.keys()), "sh".into()]);
+    argv.extend([
+        data.container.clone(),
+        "/bin/sh".into(),
+        "-c".into(),
+        wrapper(env.keys(), spec.tty),
+        "sh".into(),
+    ]);
     argv.push(absolute(&data.workdir, spec.cwd.as_deref().unwrap_or(".")));
     argv.extend(spec.argv.iter().cloned());
     let guard = format!("{}/{}", site.folder(&handle.tag), sandboxer_remote::guard::FOLDER);
@@ -111,7 +121,8 @@ pub(crate) fn absolute(workdir: &str, path: &str) -> String {
 
 /// The container is there and takes commands; otherwise why not.
 pub(crate) async fn must_run(site: &Site, handle: &Handle, container: &str) -> Result<()> {
-    let output = site.docker(&["inspect", "--type", "container", "-f", "{{.State.Status}}", container]).await?;
+    let output =
+        site.docker(&["inspect", "--type", "container", "-f", "{{.State.Status}}", container]).await?;
     let status = output.text();
     match status.as_str() {
         "running" => Ok(()),
@@ -124,7 +135,9 @@ pub(crate) async fn must_run(site: &Site, handle: &Handle, container: &str) -> R
             }
             Err(crate::site::engine_down(site.remote.name(), &words))
         }
-        other => Err(Error::new(ErrorKind::IllegalState, format!("the service that commands go to is {other}"))
-            .with_hint("`sandboxer logs` shows why it ended; the input `service` chooses another one")),
+        other => {
+            Err(Error::new(ErrorKind::IllegalState, format!("the service that commands go to is {other}"))
+                .with_hint("`sandboxer logs` shows why it ended; the input `service` chooses another one"))
+        }
     }
 }

@@ -22,7 +22,9 @@ pub(crate) fn find(bundle: &Bundle, named: Option<&str>) -> Result<String> {
                 ErrorKind::InvalidInput,
                 format!("the compose file `{}` is not in the bundle", printable(named)),
             )
-            .with_hint("`compose.file` of the profile is relative to the bundle, and ignored files are left out")),
+            .with_hint(
+                "`compose.file` of the profile is relative to the bundle, and ignored files are left out",
+            )),
         };
     }
     if let Some(name) = COMPOSE_NAMES.iter().find(|name| bundle.index.is_file(name)) {

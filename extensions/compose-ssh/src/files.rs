@@ -59,12 +59,16 @@ const COMMIT: &str = inside!(
 if [ -L "$1" ]; then r=$(readlink -f -- "$1") && [ "$r" ] && set -- "$r" "$2"; fi
 mv -f -- "$2" "$1" || exit 50"#
 );
-const READ: &str = inside!(r#"missing "$1" && exit 44; [ -d "$1" ] && exit 46; [ -r "$1" ] || exit 43; echo; exec cat -- "$1""#);
+const READ: &str = inside!(
+    r#"missing "$1" && exit 44; [ -d "$1" ] && exit 46; [ -r "$1" ] || exit 43; echo; exec cat -- "$1""#
+);
 const TAR_OUT: &str = inside!(
     r#"missing "$1" && exit 44
 if [ -d "$1" ]; then cd -- "$1" && echo && exec tar -c -f - .; else p=${1%/*}; cd -- "${p:-/}" && echo && exec tar -c -f - -- "${1##*/}"; fi; exit 50"#
 );
-const TAR_IN: &str = inside!(r#"[ -e "$1" ] && [ ! -d "$1" ] && exit 45; mkdir -p -- "$1" && cd -- "$1" && exec tar -x -o -f -; exit 50"#);
+const TAR_IN: &str = inside!(
+    r#"[ -e "$1" ] && [ ! -d "$1" ] && exit 45; mkdir -p -- "$1" && cd -- "$1" && exec tar -x -o -f -; exit 50"#
+);
 
 pub(crate) struct Files<'a> {
     site: &'a Site,
@@ -96,7 +100,8 @@ impl<'a> Files<'a> {
     }
 
     async fn run(&self, script: &'static str, path: &str, args: &[&str]) -> Result<Output> {
-        let output = self.site.remote.output(self.command(script, args, false).timeout(LIMIT), LISTING).await?;
+        let output =
+            self.site.remote.output(self.command(script, args, false).timeout(LIMIT), LISTING).await?;
         if output.success() {
             return Ok(output);
         }
@@ -114,14 +119,23 @@ impl<'a> Files<'a> {
             46 => (ErrorKind::InvalidInput, format!("`{shown}` is a folder")),
             47 => (ErrorKind::Conflict, format!("something else is at `{shown}`")),
             48 => (ErrorKind::Conflict, format!("the folder `{shown}` is not empty")),
-            _ if words.contains("No space left") => (ErrorKind::NoSpace, format!("there is no space for `{shown}`")),
-            _ if words.contains("Read-only file system") => (ErrorKind::Denied, format!("`{shown}` is read-only")),
-            _ if words.contains("ermission denied") => (ErrorKind::Denied, format!("`{shown}` is not allowed")),
+            _ if words.contains("No space left") => {
+                (ErrorKind::NoSpace, format!("there is no space for `{shown}`"))
+            }
+            _ if words.contains("Read-only file system") => {
+                (ErrorKind::Denied, format!("`{shown}` is read-only"))
+            }
+            _ if words.contains("ermission denied") => {
+                (ErrorKind::Denied, format!("`{shown}` is not allowed"))
+            }
             _ => {
                 if let Err(error) = must_run(self.site, self.handle, &self.data.container).await {
                     return error;
                 }
-                (ErrorKind::BackendFailed, format!("`{shown}` failed inside the service `{}`", self.data.service))
+                (
+                    ErrorKind::BackendFailed,
+                    format!("`{shown}` failed inside the service `{}`", self.data.service),
+                )
             }
         };
         let error = Error::new(kind, what);
@@ -140,7 +154,10 @@ impl<'a> Files<'a> {
         let full = self.path(path)?;
         let output = self.run(LIST, path, &[&full]).await?;
         if output.truncated {
-            return Err(Error::new(ErrorKind::TooLarge, format!("`{}` has too many entries", printable(path))));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("`{}` has too many entries", printable(path)),
+            ));
         }
         listing::parse(&output.stdout, &full)
     }
@@ -178,7 +195,9 @@ impl<'a> Files<'a> {
         let full = self.path(path)?;
         let folder = full.rsplit_once('/').map_or("", |(folder, _)| folder);
         let beside = format!("{folder}/.sandboxer-tmp-{}", sandboxer_core::ExecId::generate());
-        let sent = match stream::into(&self.site.remote, self.command(RECEIVE, &[&full, &beside], true), data).await {
+        let sent = match stream::into(&self.site.remote, self.command(RECEIVE, &[&full, &beside], true), data)
+            .await
+        {
             Ok(output) if output.success() => {
                 let mode = format!("{:o}", mode & 0o7777);
                 self.run(COMMIT, path, &[&full, &beside, &mode]).await.map(drop)

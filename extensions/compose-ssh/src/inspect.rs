@@ -138,7 +138,11 @@ impl Container {
 
     /// The address on a network of the stack, as seen from the host.
     pub(crate) fn address(&self) -> Option<&str> {
-        self.network_settings.networks.values().map(|one| one.address.as_str()).find(|address| !address.is_empty())
+        self.network_settings
+            .networks
+            .values()
+            .map(|one| one.address.as_str())
+            .find(|address| !address.is_empty())
     }
 
     /// Where a TCP port was published on the host.
@@ -165,8 +169,11 @@ pub(crate) async fn containers(site: &Site, tag: &str) -> Result<Vec<Container>>
     }
     let mut all: Vec<Container> = serde_json::from_slice(&output.stdout).map_err(|source| {
         let words = output.last_words();
-        Error::new(ErrorKind::BackendFailed, format!("the engine's answer about {tag} cannot be read: {words}"))
-            .with_source(source)
+        Error::new(
+            ErrorKind::BackendFailed,
+            format!("the engine's answer about {tag} cannot be read: {words}"),
+        )
+        .with_source(source)
     })?;
     all.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(all)
@@ -206,8 +213,66 @@ pub(crate) async fn surroundings(site: &Site, tag: &str) -> Result<Surroundings>
     let output = site.script(SURROUNDINGS, &[tag]).await?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut parts = text.split("---\n");
-    let networks = parts.next().unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let networks =
+        parts.next().unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let security = parts.next().and_then(|line| serde_json::from_str(line.trim()).ok()).unwrap_or_default();
     let rules = parts.next().map(str::trim).filter(|rules| !rules.is_empty()).map(str::to_owned);
     Ok(Surroundings { networks, security, rules })
+}
+
+/// `docker stats` takes a second to measure processors, which nobody asked for: only what is read at once is shown.
+const STATS: &str = r#"
+i=$(docker ps -q --filter "label=dev.sandboxer.tag=$1") || exit 9
+[ -z "$i" ] || docker stats --no-stream --format '{{.MemUsage}}|{{.PIDs}}' $i
+"#;
+
+/// Memory and processes of all containers together; `None` where the engine does not say.
+pub(crate) async fn usage(site: &Site, tag: &str) -> Result<Option<sandboxer_core::extension::Usage>> {
+    let output = site.script(STATS, &[tag]).await?;
+    let (mut memory, mut pids, mut any) = (0, 0, false);
+    for line in output.text().lines() {
+        let Some((usage, count)) = line.split_once('|') else { continue };
+        let used = usage.split('/').next().unwrap_or_default().trim();
+        if let (Some(bytes), Ok(count)) = (size(used), count.trim().parse::<u64>()) {
+            (memory, pids, any) = (memory + bytes, pids + count, true);
+        }
+    }
+    Ok(any.then(|| crate::backend::usage_of(memory, pids)))
+}
+
+/// `1.5MiB` as the engine writes it.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "B" => 1.0,
+        "KiB" => 1_024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => return None,
+    };
+    let number: f64 = digits.parse().ok()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an amount of memory, never negative"
+    )]
+    Some((number * factor) as u64)
+}
+
+const PAUSE: &str = r#"
+i=$(docker ps -q --filter "label=dev.sandboxer.tag=$1" --filter "status=$2") || exit 9
+[ -n "$(docker ps -q --filter "label=dev.sandboxer.tag=$1")" ] || exit 44
+[ -z "$i" ] || docker "$3" $i
+"#;
+
+/// Pauses or resumes every container of the stack.
+pub(crate) async fn set_paused(site: &Site, tag: &str, paused: bool) -> Result<()> {
+    let (status, verb) = if paused { ("running", "pause") } else { ("paused", "unpause") };
+    let output = site.script(PAUSE, &[tag, status, verb]).await?;
+    match output.outcome.exit_code {
+        0 => Ok(()),
+        9 => Err(crate::site::engine_down(site.remote.name(), &output.last_words())),
+        44 => Err(Error::new(ErrorKind::SandboxNotFound, format!("{tag} is gone"))),
+        _ => Err(sandboxer_remote::failure::of(if paused { "pausing" } else { "resuming" }, &output)),
+    }
 }

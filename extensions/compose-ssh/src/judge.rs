@@ -92,7 +92,10 @@ pub(crate) struct Mount {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     /// A path of the bundle; `missing` when a folder has to be made there.
-    Bundle { path: String, missing: bool },
+    Bundle {
+        path: String,
+        missing: bool,
+    },
     /// A path of the host, let through by the profile.
     Host(String),
     Volume(String),
@@ -119,7 +122,8 @@ pub(crate) fn judge(
     let variables = crate::file::variables(bundle, path, variables)?;
     let mut unset = BTreeSet::new();
     let root = crate::file::load(bundle, path, &variables, &mut unset)?;
-    let mut judge = Judge { bundle, variables: &variables, allowed, refused: Vec::new(), stack: Stack::default() };
+    let mut judge =
+        Judge { bundle, variables: &variables, allowed, refused: Vec::new(), stack: Stack::default() };
     judge.root(&root, &mut unset)?;
     if !unset.is_empty() {
         let names: Vec<String> = unset.iter().map(|name| printable(name)).collect();
@@ -194,7 +198,8 @@ pub(crate) fn word(danger: Danger) -> &'static str {
 
 /// A mapping whose every key must be known.
 fn unknown(entry: &crate::file::node::Entry, what: &str, known: &[&str]) -> sandboxer_core::Error {
-    let error = entry.place.invalid(format!("`{}` is no key of {what} that is known here", printable(&entry.key)));
+    let error =
+        entry.place.invalid(format!("`{}` is no key of {what} that is known here", printable(&entry.key)));
     match sandboxer_core::suggest::did_you_mean(&entry.key, known.iter().copied()) {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -204,7 +209,9 @@ fn unknown(entry: &crate::file::node::Entry, what: &str, known: &[&str]) -> sand
 /// A node as an unsigned number, also when it is written as text.
 fn number(node: &Node, what: &str) -> Result<u64> {
     let text = node.scalar(what)?;
-    text.trim().parse().map_err(|_| node.place.invalid(format!("{what} must be a whole number, not `{}`", printable(&text))))
+    text.trim()
+        .parse()
+        .map_err(|_| node.place.invalid(format!("{what} must be a whole number, not `{}`", printable(&text))))
 }
 
 #[cfg(test)]

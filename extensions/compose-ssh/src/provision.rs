@@ -27,6 +27,9 @@ pub(crate) const PROVISION_LIMIT: Dur = Dur::from_secs(900);
 /// Less than the above, so that what went wrong is told before the engine gives up.
 const UP_LIMIT: Duration = Duration::from_secs(780);
 
+/// Whether the engine answers now, and whether something of the tag is there already.
+const LOOK: &str = "docker version >/dev/null || exit 9; [ ! -e \"$1\" ] && [ ! -e \"$2\" ] || exit 7";
+
 /// What finds the parts of the sandbox again; the handle's own words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Data {
@@ -50,7 +53,8 @@ pub(crate) struct ServicePort {
 impl Data {
     pub(crate) fn of(handle: &Handle) -> Result<Self> {
         serde_json::from_value(handle.data.clone()).map_err(|source| {
-            Error::new(ErrorKind::Internal, format!("the handle of {} cannot be read", handle.tag)).with_source(source)
+            Error::new(ErrorKind::Internal, format!("the handle of {} cannot be read", handle.tag))
+                .with_source(source)
         })
     }
 }
@@ -66,7 +70,10 @@ pub(crate) struct Kept {
 pub(crate) fn check_request(request: &ProvisionRequest) -> Result<()> {
     crate::site::check_tag(&request.tag)?;
     if request.spec.image != Image::Host {
-        return Err(Error::unsupported(crate::ID, "an `image` of the profile; the compose file names the images"));
+        return Err(Error::unsupported(
+            crate::ID,
+            "an `image` of the profile; the compose file names the images",
+        ));
     }
     if request.spec.persistence == Persistence::Persistent {
         return Err(Error::unsupported(crate::ID, "`persistence: persistent`; `checkpoint` keeps snapshots"));
@@ -78,7 +85,11 @@ pub(crate) fn check_request(request: &ProvisionRequest) -> Result<()> {
 }
 
 /// Establishes the stack, or finds the one that this tag already has.
-pub(crate) async fn provision(settings: &Settings, site: &Site, request: &ProvisionRequest) -> Result<Handle> {
+pub(crate) async fn provision(
+    settings: &Settings,
+    site: &Site,
+    request: &ProvisionRequest,
+) -> Result<Handle> {
     let tag = request.tag.as_str();
     if let Some(handle) = existing(site, tag).await? {
         return Ok(handle);
@@ -89,8 +100,13 @@ pub(crate) async fn provision(settings: &Settings, site: &Site, request: &Provis
         return Ok(handle);
     }
     site.tool().await?;
-    // What an earlier try left half-way.
-    crate::teardown::remove(site, tag).await?;
+    // What an earlier try left half-way: its folder was there before anything else, and goes last.
+    let output = site.script(LOOK, &[&site.folder(tag), &site.staging(tag)]).await?;
+    match output.outcome.exit_code {
+        0 => {}
+        7 => drop(crate::teardown::remove(site, tag).await?),
+        _ => return Err(crate::site::engine_down(site.remote.name(), &output.last_words())),
+    }
     match establish(site, request, &content).await {
         Ok(handle) => Ok(handle),
         Err(error) => {
@@ -119,22 +135,26 @@ async fn establish(site: &Site, request: &ProvisionRequest, content: &Content) -
     };
     let file = rewrite(stack, &plan);
     publish::publish(site, request, content, &file).await?;
-    Guard::new(&site.remote, &folder)
-        .install(request.expires_at, request.idle_reap.map(Dur::as_std), &crate::teardown::last_will(site, tag))
-        .await?;
+    let guard = Guard::new(&site.remote, &folder);
+    let last_will = crate::teardown::last_will(site, tag);
+    guard.install(request.expires_at, None, &last_will).await?;
     if let Some(from) = &request.from {
         request.progress.say("filling volumes from the snapshot");
         compose(site, tag, &["up", "--no-start"]).await?;
         crate::snapshot::fill(site, tag, from, stack).await?;
     }
-    request.progress.say(format!("starting {} services", stack.services.iter().filter(|one| !one.optional).count()));
+    request
+        .progress
+        .say(format!("starting {} services", stack.services.iter().filter(|one| !one.optional).count()));
     compose(site, tag, &["up", "-d", "--no-color", "--remove-orphans"]).await?;
     let containers = ready::wait(site, tag, stack, &request.progress).await?;
     let around = inspect::surroundings(site, tag).await?;
     let main = containers.iter().find(|one| one.service() == content.service);
     let workdir = match main {
         Some(main) if main.mounts.iter().any(|mount| mount.destination == WORKSPACE) => WORKSPACE.to_owned(),
-        Some(main) => main.config.working_dir.clone().filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".into()),
+        Some(main) => {
+            main.config.working_dir.clone().filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".into())
+        }
         None => "/".into(),
     };
     let data = Data {
@@ -152,6 +172,12 @@ async fn establish(site: &Site, request: &ProvisionRequest, content: &Content) -
         degraded: false,
         data: serde_json::to_value(&data).map_err(|source| internal("a handle cannot be written", source))?,
     };
+    if let Some(idle) = request.idle_reap {
+        // Only now: a long start is no idleness.
+        guard.touch().await?;
+        guard.install(request.expires_at, Some(idle.as_std()), &last_will).await?;
+        guard.extend(request.expires_at).await?;
+    }
     publish::keep_handle(site, &handle).await?;
     Ok(handle)
 }
@@ -173,7 +199,8 @@ async fn compose(site: &Site, tag: &str, args: &[&str]) -> Result<()> {
 fn ports(stack: &Stack) -> Vec<ServicePort> {
     let of = |service: &crate::judge::Service| {
         let name = service.name.clone();
-        let numbers: Vec<u16> = service.ports.iter().filter(|port| !port.udp).map(|port| port.number).collect();
+        let numbers: Vec<u16> =
+            service.ports.iter().filter(|port| !port.udp).map(|port| port.number).collect();
         numbers.into_iter().map(move |port| ServicePort { service: name.clone(), port })
     };
     stack.services.iter().filter(|service| !service.optional).flat_map(of).collect()
@@ -192,26 +219,37 @@ fn effective(lifted: &[Lifted]) -> IsolationLevel {
 }
 
 /// An image whose programs live in `/workspace` keeps it to itself.
-async fn workspace_access(site: &Site, stack: &Stack, service: &str, wanted: WorkspaceAccess) -> Result<WorkspaceAccess> {
+async fn workspace_access(
+    site: &Site,
+    stack: &Stack,
+    service: &str,
+    wanted: WorkspaceAccess,
+) -> Result<WorkspaceAccess> {
     let main = stack.services.iter().find(|one| one.name == service);
-    let Some(image) = main.and_then(|main| main.config.get("image")).and_then(serde_json::Value::as_str) else {
+    let Some(image) = main.and_then(|main| main.config.get("image")).and_then(serde_json::Value::as_str)
+    else {
         return Ok(wanted);
     };
-    let answer = site.docker(&["image", "inspect", "-f", "{{.Config.WorkingDir}}", "--", image]).await?.text();
+    let answer =
+        site.docker(&["image", "inspect", "-f", "{{.Config.WorkingDir}}", "--", image]).await?.text();
     let own = answer == WORKSPACE || answer.starts_with("/workspace/");
     Ok(if own { WorkspaceAccess::None } else { wanted })
 }
 
 /// The service that commands go to: the request's, the profile's, or the first that starts.
 pub(crate) fn main_service(stack: &Stack, wanted: Option<&str>) -> Result<String> {
-    let mut started = stack.services.iter().filter(|service| !service.optional).map(|service| service.name.as_str());
+    let mut started =
+        stack.services.iter().filter(|service| !service.optional).map(|service| service.name.as_str());
     let Some(wanted) = wanted else { return Ok(started.next().unwrap_or_default().to_owned()) };
     if started.any(|name| name == wanted) {
         return Ok(wanted.to_owned());
     }
     let names: Vec<&str> = stack.services.iter().map(|service| service.name.as_str()).collect();
-    Err(Error::new(ErrorKind::InvalidInput, format!("the compose file starts no service `{}`", printable(wanted)))
-        .with_hint(format!("it has: {}", names.join(", "))))
+    Err(Error::new(
+        ErrorKind::InvalidInput,
+        format!("the compose file starts no service `{}`", printable(wanted)),
+    )
+    .with_hint(format!("it has: {}", names.join(", "))))
 }
 
 pub(crate) fn internal(what: &str, source: serde_json::Error) -> Error {

@@ -97,13 +97,15 @@ fn service(service: &Service, share: &limits::Share, pinned: &[String], plan: &P
         out.insert("scale".into(), json!(service.replicas));
     }
     if !service.env_files.is_empty() {
-        let files: Vec<String> = service.env_files.iter().map(|path| escape(&inside(plan.project, path))).collect();
+        let files: Vec<String> =
+            service.env_files.iter().map(|path| escape(&inside(plan.project, path))).collect();
         out.insert("env_file".into(), json!(files));
     }
     if let Some(build) = &service.build {
         let mut config = build.config.clone();
         config.insert("context".into(), Json::String(escape(&inside(plan.project, &build.context))));
-        let mut labels = config.remove("labels").and_then(|labels| labels.as_object().cloned()).unwrap_or_default();
+        let mut labels =
+            config.remove("labels").and_then(|labels| labels.as_object().cloned()).unwrap_or_default();
         labels.insert(TAG_LABEL.into(), json!(plan.tag));
         config.insert("labels".into(), Json::Object(labels));
         out.insert("build".into(), Json::Object(config));
@@ -122,7 +124,8 @@ fn service(service: &Service, share: &limits::Share, pinned: &[String], plan: &P
     if let Some(workspace) = workspace(service, plan) {
         mounts.push(workspace);
     }
-    let mut written: Vec<Json> = pins::pinned(&mounts, pinned).iter().map(|one| mount(one, plan.project)).collect();
+    let mut written: Vec<Json> =
+        pins::pinned(&mounts, pinned).iter().map(|one| mount(one, plan.project)).collect();
     // A mount below another one must come after it.
     written.sort_by_key(|one| one["target"].as_str().map_or(0, |target| target.matches('/').count()));
     if !written.is_empty() {
@@ -135,7 +138,9 @@ fn service(service: &Service, share: &limits::Share, pinned: &[String], plan: &P
 fn harden(out: &mut Map<String, Json>) {
     let text = |value: Option<Json>| -> Vec<String> {
         match value {
-            Some(Json::Array(list)) => list.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect(),
+            Some(Json::Array(list)) => {
+                list.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+            }
             _ => Vec::new(),
         }
     };
@@ -147,7 +152,10 @@ fn harden(out: &mut Map<String, Json>) {
     let added = text(out.get("cap_add").cloned());
     let mut dropped = text(out.remove("cap_drop"));
     for capability in DROPPED_CAPABILITIES {
-        let is = |name: &String| name.trim_start_matches("CAP_").eq_ignore_ascii_case(capability) || name.eq_ignore_ascii_case("ALL");
+        let is = |name: &String| {
+            name.trim_start_matches("CAP_").eq_ignore_ascii_case(capability)
+                || name.eq_ignore_ascii_case("ALL")
+        };
         if !dropped.iter().any(is) && !added.iter().any(is) {
             dropped.push(capability.into());
         }
@@ -159,7 +167,8 @@ fn harden(out: &mut Map<String, Json>) {
 fn workspace(service: &Service, plan: &Plan<'_>) -> Option<Mount> {
     let below = |path: &str| path == WORKSPACE || path.starts_with("/workspace/");
     let working_dir = service.config.get("working_dir").and_then(Json::as_str).unwrap_or_default();
-    let taken = below(working_dir) || service.mounts.iter().any(|mount| below(mount.target.trim_end_matches('/')));
+    let taken =
+        below(working_dir) || service.mounts.iter().any(|mount| below(mount.target.trim_end_matches('/')));
     (service.name == plan.main && plan.access != WorkspaceAccess::None && !taken).then(|| Mount {
         source: Source::Bundle { path: String::new(), missing: false },
         target: WORKSPACE.into(),

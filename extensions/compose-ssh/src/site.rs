@@ -38,6 +38,7 @@ pub(crate) struct Site {
 macro_rules! alone {
     ($body:literal) => {
         concat!(
+            "umask 077; mkdir -p -- \"${SBX_LOCK%/*}\" || exit 46\n",
             "if command -v flock >/dev/null 2>&1; then exec 8>\"$SBX_LOCK\" && flock -w 120 8 || exit 46; fi\n",
             $body
         )
@@ -55,12 +56,19 @@ impl Site {
         let remote = Remote::open(host, &settings.state_dir)?;
         let label = host.labels.get(DOCKER_HOST_LABEL).cloned();
         let docker_host = if host.is_local() { settings.docker_host.clone().or(label) } else { label };
-        let wanted = if host.is_local() { settings.state_dir.join("compose").display().to_string() } else { String::new() };
-        let script = "d=${1:-${XDG_DATA_HOME:-$HOME/.local/share}/sandboxer/compose}
-umask 077; mkdir -p \"$d/locks\" \"$d/snapshots\" && cd \"$d\" && pwd -P";
-        let base = remote.check("making the folder for stacks", Command::script(script, [wanted])).await?.text();
+        let wanted = if host.is_local() {
+            settings.state_dir.join("compose").display().to_string()
+        } else {
+            String::new()
+        };
+        let script = "printf '%s' \"${1:-${XDG_DATA_HOME:-$HOME/.local/share}/sandboxer/compose}\"";
+        let base =
+            remote.check("asking for the folder for stacks", Command::script(script, [wanted])).await?.text();
         if !base.starts_with('/') || base.contains('\n') {
-            return Err(Error::new(ErrorKind::BackendFailed, format!("{} has no folder for stacks", host.name)));
+            return Err(Error::new(
+                ErrorKind::BackendFailed,
+                format!("{} has no folder for stacks", host.name),
+            ));
         }
         Ok(Self { remote, docker_host, base, tool: Arc::default() })
     }
@@ -127,19 +135,24 @@ umask 077; mkdir -p \"$d/locks\" \"$d/snapshots\" && cd \"$d\" && pwd -P";
     /// Waits until nobody else works on this tag.
     pub(crate) async fn lock(&self, tag: &str) -> Result<Lock> {
         let script = "command -v flock >/dev/null 2>&1 || { echo none; exit 0; }
-exec 9>\"$1\" && flock 9 && echo held && exec cat >/dev/null";
-        let mut session = self.remote.start(Command::script(script, [self.lock_path(tag)]).stdin(Stdin::Piped)).await?;
+umask 077; mkdir -p -- \"${1%/*}\"; exec 9>\"$1\" && flock 9 && echo held && exec cat >/dev/null";
+        let mut session =
+            self.remote.start(Command::script(script, [self.lock_path(tag)]).stdin(Stdin::Piped)).await?;
         let mut word = [0; 5];
         let read = tokio::time::timeout(LOCK_LIMIT, session.stdout.read_exact(&mut word)).await;
         match read {
             Ok(Ok(_)) if &word == b"held\n" => Ok(Lock { _session: Some(session) }),
             // A host without `flock` has no way to keep two of us apart; each step is idempotent all the same.
             Ok(Ok(_)) => Ok(Lock { _session: None }),
-            Ok(Err(source)) => {
-                Err(Error::new(ErrorKind::BackendFailed, format!("{tag} cannot be locked on {}", self.remote.name()))
-                    .with_source(source))
-            }
-            Err(_) => Err(Error::new(ErrorKind::Timeout, format!("somebody else has been working on {tag} for too long"))),
+            Ok(Err(source)) => Err(Error::new(
+                ErrorKind::BackendFailed,
+                format!("{tag} cannot be locked on {}", self.remote.name()),
+            )
+            .with_source(source)),
+            Err(_) => Err(Error::new(
+                ErrorKind::Timeout,
+                format!("somebody else has been working on {tag} for too long"),
+            )),
         }
     }
 }
@@ -147,8 +160,15 @@ exec 9>\"$1\" && flock 9 && echo held && exec cat >/dev/null";
 /// Tags become names of folders, projects and labels, so they are only what our ids are made of.
 pub(crate) fn check_tag(tag: &str) -> Result<()> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
-    if !tag.is_empty() && tag.len() <= 63 && tag.bytes().all(plain) && tag.as_bytes()[0].is_ascii_alphanumeric() {
+    if !tag.is_empty()
+        && tag.len() <= 63
+        && tag.bytes().all(plain)
+        && tag.as_bytes()[0].is_ascii_alphanumeric()
+    {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidInput, format!("`{}` is no tag", sandboxer_core::suggest::printable(tag))))
+    Err(Error::new(
+        ErrorKind::InvalidInput,
+        format!("`{}` is no tag", sandboxer_core::suggest::printable(tag)),
+    ))
 }

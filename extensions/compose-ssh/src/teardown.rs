@@ -14,20 +14,20 @@ const LIMIT: Duration = Duration::from_secs(240);
 
 /// `$1` tag, `$2` folder, `$3` staging folder. Says `had KIND NAME` for what was there, `has KIND NAME` for what still is
 /// at the end, `why …` for the last error. The exit code is 9 when the engine does not answer.
-pub(crate) const REMOVE: &str = alone!(r#"
+pub(crate) const REMOVE: &str = alone!(
+    r#"
 tag=$1; dir=$2; staging=$3; why=
 things() {
   command -v docker >/dev/null 2>&1 || return 0
-  for f in "label=dev.sandboxer.tag=$tag" "label=com.docker.compose.project=$tag"; do
-    docker ps -a --no-trunc --filter "$f" --format 'container {{.Names}}' || return 9
-    docker network ls --no-trunc --filter "$f" --format 'network {{.Name}}' || return 9
-    docker volume ls --filter "$f" --format 'volume {{.Name}}' || return 9
-  done
-  docker image ls --filter "label=dev.sandboxer.tag=$tag" --format 'image {{if eq .Repository "<none>"}}{{.ID}}{{else}}{{.Repository}}:{{.Tag}}{{end}}' || return 9
+  f="label=dev.sandboxer.tag=$tag"
+  docker ps -a --no-trunc --filter "$f" --format 'container {{.Names}}' || return 9
+  docker network ls --no-trunc --filter "$f" --format 'network {{.Name}}' || return 9
+  docker volume ls --filter "$f" --format 'volume {{.Name}}' || return 9
+  docker image ls --filter "$f" --format 'image {{if eq .Repository "<none>"}}{{.ID}}{{else}}{{.Repository}}:{{.Tag}}{{end}}' || return 9
 }
 list() {
-  t=$(things) || return 9
-  [ -z "$t" ] || printf '%s\n' "$t" | sort -u
+  t=$(things) || { printf '%s\n' "$t"; return 9; }
+  [ -z "$t" ] || printf '%s\n' "$t"
   for d in "$dir" "$staging"; do [ ! -e "$d" ] || printf 'directory %s\n' "$d"; done
 }
 # An engine goes on with what it was asked for last, even when whoever asked is gone.
@@ -39,23 +39,22 @@ image=
 if [ -f "$dir/compose.json" ] && [ -d "$dir/project" ]; then
   image=$(docker ps -aq --filter "label=dev.sandboxer.tag=$tag" 2>/dev/null | head -n 1)
   [ -z "$image" ] || image=$(docker inspect -f '{{.Image}}' "$image" 2>/dev/null)
-  set -- -p "$tag" -f "$dir/compose.json" --project-directory "$dir/project" --env-file "$dir/empty.env" down -v --remove-orphans -t 3
+  set -- -p "$tag" -f "$dir/compose.json" --project-directory "$dir/project" --env-file "$dir/empty.env" down -v --remove-orphans -t 1
   { docker compose version >/dev/null 2>&1 && docker compose "$@" || docker-compose "$@"; } >/dev/null 2>&1
 fi
-for kind in container network volume; do
-  list 2>/dev/null | while read -r k name; do
-    [ "$k" = "$kind" ] || continue
-    case $k in
-      container) docker unpause "$name" >/dev/null 2>&1; docker rm -f -v "$name" ;;
-      network)
-        for c in $(docker network inspect -f '{{range $k, $v := .Containers}}{{$k}} {{end}}' "$name" 2>/dev/null); do
-          docker network disconnect -f "$name" "$c" >/dev/null 2>&1
-        done
-        docker network rm "$name" ;;
-      volume) docker volume rm "$name" ;;
-    esac 2>&1 >/dev/null
-  done
-done > /dev/null
+# In the order of the listing, nothing is in use any more when its turn comes.
+list 2>/dev/null | while read -r kind name; do
+  case $kind in
+    container) docker unpause "$name"; docker rm -f -v "$name" ;;
+    network)
+      for c in $(docker network inspect -f '{{range $k, $v := .Containers}}{{$k}} {{end}}' "$name" 2>/dev/null); do
+        docker network disconnect -f "$name" "$c"
+      done
+      docker network rm "$name" ;;
+    volume) docker volume rm "$name" ;;
+    image) docker image rm -f "$name" ;;
+  esac >/dev/null 2>&1
+done
 clear() {
   [ -e "$1" ] || return 0
   rm -rf -- "$1" 2>/dev/null && return 0
@@ -64,14 +63,12 @@ clear() {
   why=$(rm -rf -- "$1" 2>&1)
 }
 clear "$staging"; clear "$dir"
-list 2>/dev/null | while read -r k name; do
-  [ "$k" = image ] && docker image rm -f "$name" >/dev/null 2>&1
-done
 has=$(list 2>&1) || { printf 'why %s\n' "$has"; exit 9; }
 [ -z "$has" ] || printf '%s\n' "$has" | while IFS= read -r line; do printf 'has %s\n' "$line"; done
 [ -z "$why" ] || printf 'why %s\n' "$why"
 exit 0
-"#);
+"#
+);
 
 /// The text that the guard of a sandbox runs at its deadline, also when nobody else is left. An engine that is down then
 /// is asked again for an hour.
@@ -95,7 +92,10 @@ pub(crate) async fn remove(site: &Site, tag: &str) -> Result<CleanupReport> {
     let command = site.alone(tag, Command::script(REMOVE, [tag, &folder, &staging])).timeout(LIMIT);
     let output = site.remote.output(command, ANSWER).await?;
     if output.outcome.timed_out {
-        return Err(Error::new(ErrorKind::Timeout, format!("removing {tag} takes longer than {} s", LIMIT.as_secs())));
+        return Err(Error::new(
+            ErrorKind::Timeout,
+            format!("removing {tag} takes longer than {} s", LIMIT.as_secs()),
+        ));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.outcome.exit_code == 9 {

@@ -148,7 +148,9 @@ impl Extension for Docker {
         match inside::run(&place, ROOT, EXTEND, &[&deadline]).await {
             Ok(done) => done.ok("move the deadline").map(drop),
             // A deadline that is already over ends the script together with everything else.
-            Err(error) if error.kind() == ErrorKind::SandboxNotFound && expires_at <= Timestamp::now() => Ok(()),
+            Err(error) if error.kind() == ErrorKind::SandboxNotFound && expires_at <= Timestamp::now() => {
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

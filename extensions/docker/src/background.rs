@@ -36,21 +36,22 @@ impl Place {
             return Err(Error::unsupported(crate::ID, "background commands with a terminal"));
         }
         let mut launch = self.launch(spec);
-        let meta = Meta { command: spec.argv.clone(), user: launch.user.clone(), started_at: Timestamp::now() };
+        let meta =
+            Meta { command: spec.argv.clone(), user: launch.user.clone(), started_at: Timestamp::now() };
         let document = serde_json::to_string(&meta).map_err(|source| {
             Error::new(ErrorKind::Internal, "a command cannot be written down").with_source(source)
         })?;
         let seconds = spec.timeout.map_or(0, |timeout| timeout.as_millis().div_ceil(1_000)).to_string();
         let (id, kept) = (spec.exec_id.to_string(), KEPT.to_string());
         let input = if spec.stdin { "1" } else { "0" };
-        let args = [id.as_str(), &document, &seconds, input, &kept, signal::SCRIPT];
+        let args = [id.as_str(), &document, &seconds, input, &kept, signal::SCRIPT, signal::how(self, true)];
         let mut argv: Vec<String> = vec!["/bin/sh".into(), "-c".into(), RUN.into(), "sandboxer".into()];
         argv.extend(args.map(str::to_owned));
         argv.append(&mut launch.argv);
         launch.argv = argv;
         launch.mark = format!("background-{id}");
         launch.stdin = false;
-        self.set_off(Self::config(&launch, true)).await?;
+        self.set_off(self.config(&launch, true)).await?;
         Ok(ExecInfo {
             exec_id: spec.exec_id,
             command: meta.command,
@@ -66,7 +67,8 @@ impl Place {
     async fn set_off(&self, config: bollard::models::ExecConfig) -> Result<()> {
         let id = self.create(config).await?;
         let path = format!("/exec/{id}/start");
-        let mut stream = self.connected.hijack(&path, "{\"Detach\":false,\"Tty\":false}", "start a command").await?;
+        let mut stream =
+            self.connected.hijack(&path, "{\"Detach\":false,\"Tty\":false}", "start a command").await?;
         let (mut said, mut buffer) = (Vec::new(), Vec::new());
         while stream.output.frame(&mut buffer).await.map_err(crate::errors::unreachable)?.is_some() {
             said.extend_from_slice(&buffer);
@@ -75,7 +77,10 @@ impl Place {
             }
         }
         let words = String::from_utf8_lossy(&said);
-        Err(Error::new(ErrorKind::BackendFailed, format!("a background command could not be started: {}", words.trim())))
+        Err(Error::new(
+            ErrorKind::BackendFailed,
+            format!("a background command could not be started: {}", words.trim()),
+        ))
     }
 
     pub(crate) async fn exec_list(&self) -> Result<Vec<ExecInfo>> {

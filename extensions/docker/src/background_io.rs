@@ -91,7 +91,8 @@ mod tests {
     fn a_chunk_is_finished_only_when_everything_was_read() {
         let part = chunk(0, b"10 7 1\nabc").map(|chunk| (chunk.next_offset, chunk.finished, chunk.skipped));
         assert_eq!(part, Some((3, false, 0)));
-        let rest = chunk(3, b"10 7 1\ndefghij").map(|chunk| (chunk.next_offset, chunk.finished, chunk.skipped));
+        let rest =
+            chunk(3, b"10 7 1\ndefghij").map(|chunk| (chunk.next_offset, chunk.finished, chunk.skipped));
         assert_eq!(rest, Some((10, true, 7)));
         assert!(chunk(0, b"nonsense").is_none());
     }

@@ -18,7 +18,13 @@ pub(crate) async fn check(client: &Client) -> Result<CheckReport> {
         Ok(info) => info,
         Err(error) => {
             let hint = error.hint().map(str::to_owned);
-            let item = CheckItem { name: "engine".into(), ok: false, required: true, detail: error.chain().join(": "), hint };
+            let item = CheckItem {
+                name: "engine".into(),
+                ok: false,
+                required: true,
+                detail: error.chain().join(": "),
+                hint,
+            };
             return Ok(CheckReport { ok: false, items: vec![item] });
         }
     };
@@ -48,16 +54,46 @@ fn items(info: &SystemInfo) -> Vec<CheckItem> {
     let gvisor = runtimes.iter().any(|name| name.contains("runsc"));
     vec![
         item("engine", true, true, format!("docker {}", info.server_version.as_deref().unwrap_or("?")), ""),
-        item("linux", info.os_type.as_deref() == Some("linux"), true, info.operating_system.clone().unwrap_or_default(), "ext.docker needs Linux containers"),
-        item("seccomp", security.iter().any(|option| option.contains("seccomp")), true, security.join(", "), "a kernel with CONFIG_SECCOMP_FILTER, and no `seccomp-profile: unconfined` in daemon.json"),
-        item("init", info.init_binary.as_deref().is_some_and(|init| !init.is_empty()), true, info.init_binary.clone().unwrap_or_default(), "install docker-init (the package `tini` on Debian)"),
+        item(
+            "linux",
+            info.os_type.as_deref() == Some("linux"),
+            true,
+            info.operating_system.clone().unwrap_or_default(),
+            "ext.docker needs Linux containers",
+        ),
+        item(
+            "seccomp",
+            security.iter().any(|option| option.contains("seccomp")),
+            true,
+            security.join(", "),
+            "a kernel with CONFIG_SECCOMP_FILTER, and no `seccomp-profile: unconfined` in daemon.json",
+        ),
+        item(
+            "init",
+            info.init_binary.as_deref().is_some_and(|init| !init.is_empty()),
+            true,
+            info.init_binary.clone().unwrap_or_default(),
+            "install docker-init (the package `tini` on Debian)",
+        ),
         limit("memory_limit", info.memory_limit),
         limit("pids_limit", info.pids_limit),
         limit("cpu_limit", info.cpu_cfs_quota),
-        item("cgroups", true, false, format!("driver {}, version {}", text(info.cgroup_driver), text(info.cgroup_version)), ""),
+        item(
+            "cgroups",
+            true,
+            false,
+            format!("driver {}, version {}", text(info.cgroup_driver), text(info.cgroup_version)),
+            "",
+        ),
         item("storage", true, false, info.driver.clone().unwrap_or_default(), ""),
         item("runtimes", true, false, runtimes.join(", "), ""),
-        item("gvisor", gvisor, false, if gvisor { "runsc is registered" } else { "runsc is not registered" }.into(), "`apt-get install runsc`, then register it in daemon.json with the argument `--network=none`"),
+        item(
+            "gvisor",
+            gvisor,
+            false,
+            if gvisor { "runsc is registered" } else { "runsc is not registered" }.into(),
+            "`apt-get install runsc`, then register it in daemon.json with the argument `--network=none`",
+        ),
     ]
 }
 
@@ -75,34 +111,29 @@ fn runtimes(info: &SystemInfo) -> Vec<String> {
 pub(crate) async fn facts(connected: &Connected) -> Result<serde_json::Value> {
     let info = info(connected).await?;
     let options = ListContainersOptionsBuilder::default().all(true).build();
-    let listed = connected.api.list_containers(Some(options)).await.map_err(|error| map(error, "list containers"))?;
-    let (ours, foreign): (Vec<_>, Vec<_>) = listed.into_iter().partition(|container| {
+    let listed =
+        connected.api.list_containers(Some(options)).await.map_err(|error| map(error, "list containers"))?;
+    let is_ours = |container: &&bollard::models::ContainerSummary| {
         container.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::TAG))
-    });
-    let brief = |container: &bollard::models::ContainerSummary| {
-        serde_json::json!({
-            "name": container.names.iter().flatten().next().map(|name| name.trim_start_matches('/').to_owned()),
-            "image": container.image,
-            "state": container.state.map(|state| state.to_string()),
-            "tag": container.labels.as_ref().and_then(|labels| labels.get(labels::TAG)),
-        })
     };
+    let name = |container: &bollard::models::ContainerSummary| {
+        container.names.iter().flatten().next().map(|name| name.trim_start_matches('/').to_owned())
+    };
+    let foreign: Vec<String> =
+        listed.iter().filter(|container| !is_ours(container)).filter_map(name).collect();
     Ok(serde_json::json!({
-        "engine": "docker",
-        "version": info.server_version,
-        "api_version": connected.api.client_version().to_string(),
-        "storage_driver": info.driver,
-        "cgroup_driver": info.cgroup_driver.map(|driver| driver.to_string()),
-        "cgroup_version": info.cgroup_version.map(|version| version.to_string()),
-        "runtimes": runtimes(&info),
-        "default_runtime": info.default_runtime,
-        "security_options": info.security_options,
-        "kernel": info.kernel_version,
-        "processors": info.ncpu,
-        "memory_bytes": info.mem_total,
-        "root_dir": info.docker_root_dir,
-        "images": info.images,
-        "containers_ours": ours.iter().map(brief).collect::<Vec<_>>(),
-        "containers_foreign": foreign.iter().map(brief).collect::<Vec<_>>(),
+        "engines": { "docker": {
+            "version": info.server_version,
+            "api_version": connected.api.client_version().to_string(),
+            "storage_driver": info.driver,
+            "cgroup_driver": info.cgroup_driver.map(|driver| driver.to_string()),
+            "cgroup_version": info.cgroup_version.map(|version| version.to_string()),
+            "runtimes": runtimes(&info),
+            "default_runtime": info.default_runtime,
+            "security_options": info.security_options,
+            "root_dir": info.docker_root_dir,
+            "images": info.images,
+        } },
+        "foreign": { "containers": foreign, "count": foreign.len() },
     }))
 }

@@ -9,7 +9,17 @@ pub(crate) struct Told(Vec<(String, String)>);
 
 impl Told {
     pub(crate) fn parse(text: &str) -> Self {
-        Self(text.lines().filter_map(|line| line.split_once(' ')).map(|(key, value)| (key.into(), value.trim().into())).collect())
+        Self(
+            text.lines()
+                .filter_map(|line| line.split_once(' '))
+                .map(|(key, value)| (key.into(), value.trim().into()))
+                .collect(),
+        )
+    }
+
+    /// Whether a command's init can be the reaper of what the command leaves behind.
+    pub(crate) fn has_reapers(&self) -> bool {
+        self.get("reaper:") != Some("0")
     }
 
     fn get(&self, key: &str) -> Option<&str> {
@@ -34,7 +44,7 @@ pub(crate) fn of(told: &Told, state: &ContainerInspectResponse, user: &str) -> V
         namespaces(&host.pid_mode, &host.ipc_mode),
         network(told),
         capabilities(told),
-        expect("no_new_privileges", told.get("NoNewPrivs:"), "1", "NoNewPrivs"),
+        no_new_privileges(told, sentry.as_ref()),
         seccomp(told, sentry.as_ref()),
         expect("read_only_root", told.get("mount:/"), "ro", "the root is mounted"),
         control("unprivileged_user", Outcome::Enforced, format!("commands run as {user}")),
@@ -47,7 +57,11 @@ pub(crate) fn of(told: &Told, state: &ContainerInspectResponse, user: &str) -> V
     if let Some(sentry) = sentry {
         controls.push(sentry);
     } else if !runtime.is_empty() && runtime != "runc" {
-        controls.push(control("runtime", Outcome::Enforced, format!("{runtime}; {}", told.get("kernel:").unwrap_or("kernel unknown"))));
+        controls.push(control(
+            "runtime",
+            Outcome::Enforced,
+            format!("{runtime}; {}", told.get("kernel:").unwrap_or("kernel unknown")),
+        ));
     }
     controls
 }
@@ -75,22 +89,40 @@ fn gvisor(told: &Told) -> Control {
         Some(kernel) if !kernel.contains(&machine) => {
             control("gvisor", Outcome::Enforced, format!("system calls are served by gVisor: {kernel}"))
         }
-        kernel => control("gvisor", Outcome::Missing, format!("the kernel inside is the machine's: {kernel:?}")),
+        kernel => {
+            control("gvisor", Outcome::Missing, format!("the kernel inside is the machine's: {kernel:?}"))
+        }
     }
 }
 
 fn expect(name: &str, value: Option<&str>, wanted: &str, what: &str) -> Control {
     match value {
-        Some(value) if value == wanted => control(name, Outcome::Enforced, format!("{what} {value}, read inside")),
+        Some(value) if value == wanted => {
+            control(name, Outcome::Enforced, format!("{what} {value}, read inside"))
+        }
         Some(value) => control(name, Outcome::Missing, format!("{what} {value}, not {wanted}")),
         None => control(name, Outcome::Missing, format!("{what} cannot be read inside")),
     }
 }
 
+fn no_new_privileges(told: &Told, gvisor: Option<&Control>) -> Control {
+    match (told.get("NoNewPrivs:"), gvisor) {
+        (None, Some(sentry)) if sentry.outcome == Outcome::Enforced => control(
+            "no_new_privileges",
+            Outcome::Degraded,
+            "the engine was asked for it; gVisor does not show whether it is set",
+        ),
+        (value, _) => expect("no_new_privileges", value, "1", "NoNewPrivs"),
+    }
+}
+
 fn namespaces(pid: &Option<String>, ipc: &Option<String>) -> Control {
-    let shared: Vec<&str> = [pid, ipc].into_iter().flatten().map(String::as_str).filter(|mode| *mode == "host").collect();
+    let shared: Vec<&str> =
+        [pid, ipc].into_iter().flatten().map(String::as_str).filter(|mode| *mode == "host").collect();
     match shared.is_empty() {
-        true => control("namespaces", Outcome::Enforced, "pid, mount, network, ipc, uts and cgroup of its own"),
+        true => {
+            control("namespaces", Outcome::Enforced, "pid, mount, network, ipc, uts and cgroup of its own")
+        }
         false => control("namespaces", Outcome::Missing, "a namespace is the host's"),
     }
 }
@@ -98,18 +130,25 @@ fn namespaces(pid: &Option<String>, ipc: &Option<String>) -> Control {
 fn network(told: &Told) -> Control {
     let others: Vec<&str> = told.all("interface:").filter(|name| *name != "lo").collect();
     match (others.is_empty(), told.all("interface:").next()) {
-        (true, Some(_)) => control("network", Outcome::Enforced, "no interface but the loopback, read inside"),
+        (true, Some(_)) => {
+            control("network", Outcome::Enforced, "no interface but the loopback, read inside")
+        }
         (true, None) => control("network", Outcome::Enforced, "no interface at all, read inside"),
         // Tunnel devices that the kernel puts into every namespace are down and lead nowhere without NET_ADMIN.
-        (false, _) if others.iter().all(|name| is_fallback(name)) => {
-            control("network", Outcome::Enforced, format!("the loopback and idle tunnels ({}), read inside", others.join(", ")))
+        (false, _) if others.iter().all(|name| is_fallback(name)) => control(
+            "network",
+            Outcome::Enforced,
+            format!("the loopback and idle tunnels ({}), read inside", others.join(", ")),
+        ),
+        (false, _) => {
+            control("network", Outcome::Missing, format!("there are interfaces: {}", others.join(", ")))
         }
-        (false, _) => control("network", Outcome::Missing, format!("there are interfaces: {}", others.join(", "))),
     }
 }
 
 fn is_fallback(name: &str) -> bool {
-    ["tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0"].contains(&name)
+    ["tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0", "ip6gre0"]
+        .contains(&name)
 }
 
 fn capabilities(told: &Told) -> Control {
@@ -134,7 +173,9 @@ fn seccomp(told: &Told, gvisor: Option<&Control>) -> Control {
         (_, Some(sentry)) if sentry.outcome == Outcome::Enforced => {
             control("seccomp", Outcome::Enforced, "system calls end in gVisor, which filters its own")
         }
-        (Some("2"), _) => control("seccomp", Outcome::Enforced, "the engine's default filter, mode 2 read inside"),
+        (Some("2"), _) => {
+            control("seccomp", Outcome::Enforced, "the engine's default filter, mode 2 read inside")
+        }
         (mode, _) => control("seccomp", Outcome::Missing, format!("the mode inside is {mode:?}, not 2")),
     }
 }
@@ -154,7 +195,11 @@ fn limit(name: &str, inside: Option<&str>, asked: Option<String>) -> Control {
     match inside {
         Some(value) if value == asked => control(name, Outcome::Enforced, format!("{value}, read inside")),
         Some(value) => control(name, Outcome::Missing, format!("asked for {asked}, in force is {value}")),
-        None => control(name, Outcome::Degraded, format!("{asked} was asked for; the sandbox does not show what is in force")),
+        None => control(
+            name,
+            Outcome::Degraded,
+            format!("{asked} was asked for; the sandbox does not show what is in force"),
+        ),
     }
 }
 
@@ -167,8 +212,16 @@ fn cpu(told: &Told, asked: Option<i64>) -> Control {
         Some(quota) if quota.parse() == Ok(asked / 10_000) => {
             control("cpu_limit", Outcome::Enforced, format!("{detail}, read inside"))
         }
-        Some(quota) => control("cpu_limit", Outcome::Missing, format!("asked for {detail}, the quota in force is {quota}")),
-        None => control("cpu_limit", Outcome::Degraded, format!("{detail} asked for; the sandbox does not show what is in force")),
+        Some(quota) => control(
+            "cpu_limit",
+            Outcome::Missing,
+            format!("asked for {detail}, the quota in force is {quota}"),
+        ),
+        None => control(
+            "cpu_limit",
+            Outcome::Degraded,
+            format!("{detail} asked for; the sandbox does not show what is in force"),
+        ),
     }
 }
 
@@ -190,7 +243,10 @@ mod tests {
 
     #[test]
     fn what_was_not_read_is_missing() {
-        assert_eq!(names(&GOOD.replace("CapEff: 0000000000000000", "CapEff: 00000000a80425fb")), ["capabilities"]);
+        assert_eq!(
+            names(&GOOD.replace("CapEff: 0000000000000000", "CapEff: 00000000a80425fb")),
+            ["capabilities"]
+        );
         assert_eq!(names(&GOOD.replace("interface: lo", "interface: lo\ninterface: eth0")), ["network"]);
         assert_eq!(names(&GOOD.replace("mount:/ ro\n", "")), ["read_only_root"]);
         assert_eq!(names(&GOOD.replace("Seccomp: 2", "Seccomp: 0")), ["seccomp"]);

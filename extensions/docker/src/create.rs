@@ -47,7 +47,8 @@ pub(crate) fn wanted(request: &ProvisionRequest) -> Result<Wanted> {
     if !(0.01..=1_024.0).contains(&cpu) {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{cpu} processors cannot be given")));
     }
-    let memory = i64::try_from(resources.memory_mb.unwrap_or(DEFAULT_MEMORY_MB)).unwrap_or(i64::MAX / MEBIBYTE);
+    let memory =
+        i64::try_from(resources.memory_mb.unwrap_or(DEFAULT_MEMORY_MB)).unwrap_or(i64::MAX / MEBIBYTE);
     let pids = i64::try_from(resources.pids.unwrap_or(DEFAULT_PIDS)).unwrap_or(i64::MAX);
     #[allow(clippy::cast_possible_truncation, reason = "at most 1024 billion, checked above")]
     let nano_cpus = (cpu * 1e9) as i64;
@@ -60,8 +61,10 @@ pub(crate) fn body(request: &ProvisionRequest, facts: &Facts) -> Result<Containe
     let wanted = wanted(request)?;
     let temporary = format!("rw,nosuid,nodev,exec,mode=1777,size={}", (wanted.memory / 2).max(MEBIBYTE));
     let deadline = request.expires_at.as_second().saturating_add(1).to_string();
+    let other_kernel = i32::from(spec.docker.runtime.as_deref().is_some_and(|runtime| runtime != "runc"));
     let idle = request.idle_reap.map_or(0, |idle| idle.as_millis().div_ceil(1_000)).to_string();
-    let mut env: HashMap<String, String> = HashMap::from([("HOME".into(), home(spec.workspace.access).into())]);
+    let mut env: HashMap<String, String> =
+        HashMap::from([("HOME".into(), home(spec.workspace.access).into())]);
     env.extend(spec.variables.clone());
     let mut mounts = workspace(request, facts);
     mounts.extend(spec.mounts.iter().zip(&facts.sources).map(|(mount, source)| Mount {
@@ -109,7 +112,15 @@ pub(crate) fn body(request: &ProvisionRequest, facts: &Facts) -> Result<Containe
         // Root without capabilities: the one process that keeps the deadline. Commands run as `facts.user`.
         user: Some("0:0".into()),
         working_dir: Some(WORKSPACE.into()),
-        entrypoint: Some(vec!["/bin/sh".into(), "-c".into(), MAIN.into(), "sandboxer".into(), deadline, idle]),
+        entrypoint: Some(vec![
+            "/bin/sh".into(),
+            "-c".into(),
+            MAIN.into(),
+            "sandboxer".into(),
+            deadline,
+            idle,
+            other_kernel.to_string(),
+        ]),
         cmd: Some(Vec::new()),
         env: Some(env.into_iter().map(|(key, value)| format!("{key}={value}")).collect()),
         // An image's own check would run commands that nobody asked for.
@@ -171,7 +182,12 @@ pub(crate) fn volume(tag: &str, read_only: bool) -> Mount {
 }
 
 /// A container that is never started: it only holds a volume or a layer while it is filled.
-pub(crate) fn helper(tag: &str, image: &str, mounts: Vec<Mount>, extra: &[(&str, String)]) -> ContainerCreateBody {
+pub(crate) fn helper(
+    tag: &str,
+    image: &str,
+    mounts: Vec<Mount>,
+    extra: &[(&str, String)],
+) -> ContainerCreateBody {
     let mut labels = HashMap::from([
         (labels::TAG.to_owned(), tag.to_owned()),
         (labels::KIND.to_owned(), labels::KIND_HELPER.to_owned()),

@@ -29,6 +29,8 @@ pub(crate) struct Place {
     pub(crate) tag: String,
     pub(crate) container: String,
     pub(crate) user: String,
+    /// The kernel inside lets an init be the reaper of what its command leaves behind; gVisor's does not.
+    pub(crate) reaper: bool,
 }
 
 /// The folder that commands start in and relative paths are below.
@@ -49,9 +51,10 @@ pub(crate) struct Launch {
 impl Place {
     pub(crate) fn of(connected: &Connected, handle: &Handle) -> Result<Self> {
         let text = |key: &str| handle.data.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+        let reaper = handle.data.get("reaper").and_then(serde_json::Value::as_bool).unwrap_or(true);
         match (text("container"), text("user")) {
             (Some(container), Some(user)) => {
-                Ok(Self { connected: connected.clone(), tag: handle.tag.clone(), container, user })
+                Ok(Self { connected: connected.clone(), tag: handle.tag.clone(), container, user, reaper })
             }
             _ => Err(Error::new(ErrorKind::Internal, "a handle of ext.docker does not name its container")),
         }
@@ -92,10 +95,16 @@ impl Place {
     }
 
     /// What the engine is asked to run; the environment goes in the request's body and in no argument.
-    pub(crate) fn config(launch: &Launch, attached: bool) -> ExecConfig {
+    pub(crate) fn config(&self, launch: &Launch, attached: bool) -> ExecConfig {
         let mut env = launch.env.clone();
         env.push(format!("{MARK}={}", launch.mark));
-        let mut cmd: Vec<String> = [INIT, "-s", "--"].map(String::from).into();
+        if !self.reaper {
+            // Otherwise the init complains about that in every command's output.
+            env.push("TINI_VERBOSITY=0".into());
+        }
+        let mut cmd: Vec<String> = vec![INIT.into()];
+        cmd.extend(self.reaper.then(|| "-s".to_owned()));
+        cmd.push("--".into());
         if let Some(size) = launch.tty {
             let (rows, cols) = (size.rows.to_string(), size.cols.to_string());
             cmd.extend(["/bin/sh", "-c", SIZED, "sandboxer", &rows, &cols].map(String::from));
@@ -127,7 +136,7 @@ impl Place {
 
     /// Starts a command and hands its streams over.
     pub(crate) async fn start(&self, launch: Launch) -> Result<ExecSession> {
-        let id = self.create(Self::config(&launch, true)).await?;
+        let id = self.create(self.config(&launch, true)).await?;
         let tty = launch.tty.is_some();
         let body = serde_json::json!({ "Detach": false, "Tty": tty }).to_string();
         let path = format!("/exec/{id}/start");

@@ -1,5 +1,7 @@
 //! Files, by small scripts inside: paths are resolved by the container's own kernel view, as the sandbox's own user.
 
+use std::future::Future as _;
+
 use sandboxer_core::exec::{BoxRead, BoxWrite, ExecSession};
 use sandboxer_core::files::{FileInfo, validate_path};
 use sandboxer_core::{Error, ErrorKind, ExecId, Result};
@@ -41,7 +43,9 @@ impl Place {
         let answer = self.file_script(STAT, &[&mark, &path]).await?.ok(&doing)?;
         let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let mut entries = stat::parse(&answer, &mark, parent);
-        entries.pop().ok_or_else(|| Error::new(ErrorKind::BackendFailed, format!("cannot {doing}: no answer")))
+        entries
+            .pop()
+            .ok_or_else(|| Error::new(ErrorKind::BackendFailed, format!("cannot {doing}: no answer")))
     }
 
     pub(crate) async fn file_list(&self, path: &str) -> Result<Vec<FileInfo>> {
@@ -104,8 +108,10 @@ impl Place {
             ended = &mut ended => (Ok(()), ended?),
         };
         match fed {
-            Err(source) if ended.code != 0 => Err(Error::new(ErrorKind::InvalidInput, format!("cannot {doing}: the data broke off"))
-                .with_source(source)),
+            Err(source) if ended.code != 0 => {
+                Err(Error::new(ErrorKind::InvalidInput, format!("cannot {doing}: the data broke off"))
+                    .with_source(source))
+            }
             _ => ended.ok(doing).map(drop),
         }
     }
@@ -190,5 +196,3 @@ impl tokio::io::AsyncRead for Honest {
         }
     }
 }
-
-use std::future::Future as _;

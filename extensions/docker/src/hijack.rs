@@ -108,7 +108,10 @@ impl Output {
         };
         let length = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
         if length > FRAME_LIMIT {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame of the engine's stream is too large"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a frame of the engine's stream is too large",
+            ));
         }
         buffer.clear();
         let read = (&mut *self).take(u64::from(length)).read_to_end(buffer).await?;

@@ -45,8 +45,9 @@ pub(crate) async fn find(connected: &Connected, request: &ProvisionRequest) -> R
         };
     }
     match &request.spec.image {
-        Image::Host => Err(Error::unsupported(crate::ID, "`image: host`")
-            .with_hint("name an image of the docker engine, such as `debian:stable-slim`, or a root file system tar")),
+        Image::Host => Err(Error::unsupported(crate::ID, "`image: host`").with_hint(
+            "name an image of the docker engine, such as `debian:stable-slim`, or a root file system tar",
+        )),
         Image::Oci(name) => registry_image(connected, name, request).await,
         Image::RootfsTar(path) => rootfs(connected, path, request).await,
     }
@@ -60,7 +61,10 @@ fn found(name: &str, image: ImageInspect) -> Found {
     let config = image.config.unwrap_or_default();
     let kept = config.labels.as_ref().and_then(|labels| labels.get(labels::USER)).cloned();
     let user = kept.or(config.user).filter(|user| !is_root(user));
-    Found { id: image.id.unwrap_or_else(|| name.to_owned()), user: user.unwrap_or_else(|| UNPRIVILEGED.into()) }
+    Found {
+        id: image.id.unwrap_or_else(|| name.to_owned()),
+        user: user.unwrap_or_else(|| UNPRIVILEGED.into()),
+    }
 }
 
 fn is_root(user: &str) -> bool {
@@ -78,7 +82,9 @@ async fn registry_image(connected: &Connected, name: &str, request: &ProvisionRe
             Some(image) => return Ok(found(name, image)),
             None => Error::new(ErrorKind::ImageNotFound, "it is not there after the pull"),
         },
-        Ok(Err(error)) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::NoSpace) => return Err(error),
+        Ok(Err(error)) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::NoSpace) => {
+            return Err(error);
+        }
         Ok(Err(error)) => error,
         Err(_) => Error::new(ErrorKind::Timeout, format!("the pull took more than {PULL_LIMIT:?}")),
     };
@@ -130,12 +136,17 @@ async fn rootfs(connected: &Connected, path: &str, request: &ProvisionRequest) -
     match tokio::time::timeout(IMPORT_LIMIT, import(connected, file, &hash)).await {
         Ok(imported) => imported?,
         Err(_) => {
-            return Err(Error::new(ErrorKind::Timeout, format!("the import of {path} took more than {IMPORT_LIMIT:?}")));
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                format!("the import of {path} took more than {IMPORT_LIMIT:?}"),
+            ));
         }
     }
     match inspect(connected, &name).await? {
         Some(image) => Ok(found(&name, image)),
-        None => Err(Error::new(ErrorKind::BackendFailed, format!("the docker engine lost the import of {path}"))),
+        None => {
+            Err(Error::new(ErrorKind::BackendFailed, format!("the docker engine lost the import of {path}")))
+        }
     }
 }
 

@@ -46,7 +46,9 @@ pub(crate) fn failure(code: i32, stderr: &str, doing: &str) -> Error {
         BROKEN_OFF => ErrorKind::Cancelled,
         127 => ErrorKind::Unsupported,
         _ if is_full(stderr) => ErrorKind::NoSpace,
-        _ if stderr.contains("ermission denied") || stderr.contains("Read-only file system") => ErrorKind::Denied,
+        _ if stderr.contains("ermission denied") || stderr.contains("Read-only file system") => {
+            ErrorKind::Denied
+        }
         _ if stderr.contains("Operation not permitted") => ErrorKind::Denied,
         _ if stderr.contains("No such file or directory") => ErrorKind::NotFound,
         _ if stderr.contains("irectory not empty") => ErrorKind::Conflict,
@@ -55,7 +57,9 @@ pub(crate) fn failure(code: i32, stderr: &str, doing: &str) -> Error {
     let words = if words.is_empty() { format!("code {code}") } else { words.to_owned() };
     let error = Error::new(kind, format!("cannot {doing}: {words}"));
     match kind {
-        ErrorKind::Unsupported => error.with_hint("the image lacks a program that this needs; busybox has them all"),
+        ErrorKind::Unsupported => {
+            error.with_hint("the image lacks a program that this needs; busybox has them all")
+        }
         _ => error,
     }
 }

@@ -21,15 +21,55 @@ const BLOCKED_NAMES: &[&str] =
     &["docker.sock", "containerd.sock", "podman.sock", "crio.sock", "buildkitd.sock"];
 /// Below every home: keys, tokens and the configuration that holds them.
 const BLOCKED_IN_HOME: &[&str] = &[
-    ".aws", ".azure", ".bash_history", ".cargo", ".claude", ".codex", ".config", ".docker", ".env", ".gem",
-    ".git-credentials", ".gnupg", ".hermes", ".kube", ".local/share/keyrings", ".mozilla", ".netrc", ".npm",
-    ".npmrc", ".openclaw", ".password-store", ".pgpass", ".pypirc", ".ssh", ".subversion", ".terraform.d",
-    ".thunderbird", ".vault-token", ".yarnrc", ".zsh_history",
+    ".aws",
+    ".azure",
+    ".bash_history",
+    ".cargo",
+    ".claude",
+    ".codex",
+    ".config",
+    ".docker",
+    ".env",
+    ".gem",
+    ".git-credentials",
+    ".gnupg",
+    ".hermes",
+    ".kube",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".netrc",
+    ".npm",
+    ".npmrc",
+    ".openclaw",
+    ".password-store",
+    ".pgpass",
+    ".pypirc",
+    ".ssh",
+    ".subversion",
+    ".terraform.d",
+    ".thunderbird",
+    ".vault-token",
+    ".yarnrc",
+    ".zsh_history",
 ];
 /// Inside, what the image, the engine and we provide must stay as it is.
 const RESERVED_TARGETS: &[&str] = &[
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys",
-    "/usr", "/workspace", "/tmp", "/var",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/workspace",
+    "/tmp",
+    "/var",
 ];
 const MAX_PATH: usize = 4_095;
 
@@ -46,7 +86,9 @@ impl Blocklist {
     pub(crate) fn of_host(own: &[&Path]) -> Self {
         let mut homes: BTreeSet<PathBuf> = BTreeSet::new();
         for line in std::fs::read("/etc/passwd").unwrap_or_default().split(|byte| *byte == b'\n') {
-            homes.extend(line.split(|byte| *byte == b':').nth(5).map(|home| PathBuf::from(OsStr::from_bytes(home))));
+            homes.extend(
+                line.split(|byte| *byte == b':').nth(5).map(|home| PathBuf::from(OsStr::from_bytes(home))),
+            );
         }
         if let Ok(entries) = std::fs::read_dir("/home") {
             homes.extend(entries.flatten().map(|entry| entry.path()));

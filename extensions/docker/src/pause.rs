@@ -9,8 +9,8 @@ use crate::exec::Place;
 use crate::inside;
 
 const SCRIPT: &str = include_str!("scripts/pause.sh");
-/// Every process that the caller may signal, except itself and the container's init.
-const ALL_OF_MINE: &str = "kill -\"$1\" -1 2>/dev/null; exit 0";
+/// Every process that the caller may signal, except itself and the container's init. Its own reaper must go on.
+const ALL_OF_MINE: &str = "kill -\"$1\" -1 2>/dev/null; kill -CONT \"$PPID\"; exit 0";
 const ROOT: &str = "0:0";
 /// Forks may outrun a round, but not many.
 const ROUNDS: usize = 10;

@@ -8,8 +8,8 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sandboxer_core::extension::BoxDuplex;
 use sandboxer_core::exec::ExecSession;
+use sandboxer_core::extension::BoxDuplex;
 use sandboxer_core::{Error, ErrorKind, Result};
 use tokio::io::AsyncReadExt as _;
 
@@ -25,7 +25,8 @@ const RELAY: &str = include_str!("scripts/relay.sh");
 pub(crate) async fn connect(place: &Place, port: u16) -> Result<BoxDuplex> {
     let state = inspect(&place.connected, &place.container).await?.filter(is_running);
     let Some(state) = state else { return Err(gone(&place.tag)) };
-    let own_stack = state.host_config.as_ref().and_then(|host| host.runtime.as_deref()).is_some_and(|runtime| runtime != "runc");
+    let runtime = state.host_config.as_ref().and_then(|host| host.runtime.clone()).unwrap_or_default();
+    let own_stack = !["", "runc", "crun"].contains(&runtime.as_str()) && !runtime.contains(".runc.");
     let pid = state.state.as_ref().and_then(|state| state.pid).filter(|pid| *pid > 0);
     if let Some(pid) = pid.filter(|_| !own_stack) {
         match from_outside(place, pid, port).await {
@@ -57,7 +58,8 @@ async fn from_outside(place: &Place, pid: i64, port: u16) -> Result<BoxDuplex, F
     });
     match receive.await {
         Ok(Ok(stream)) => {
-            let stream = tokio::net::TcpStream::from_std(stream).map_err(|error| Failed::Refused(closed(port, error)))?;
+            let stream = tokio::net::TcpStream::from_std(stream)
+                .map_err(|error| Failed::Refused(closed(port, error)))?;
             Ok(Box::pin(stream))
         }
         Ok(Err(Step::Enter)) | Err(_) => Err(Failed::NoWayIn),
@@ -71,7 +73,8 @@ enum Step {
 }
 
 fn connect_in(namespace: &std::fs::File, port: u16) -> Result<TcpStream, Step> {
-    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|_| Step::Enter)?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|_| Step::Enter)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT).map_err(Step::Connect)?;
     stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).map_err(Step::Connect)?;
@@ -89,7 +92,8 @@ async fn relay(place: &Place, port: u16) -> Result<BoxDuplex> {
     launch.stdin = true;
     let mut session = place.start(launch).await?;
     let mut greeting = [0u8; 1];
-    let heard = tokio::time::timeout(CONNECT_LIMIT + CONNECT_LIMIT, session.stdout.read_exact(&mut greeting)).await;
+    let heard =
+        tokio::time::timeout(CONNECT_LIMIT + CONNECT_LIMIT, session.stdout.read_exact(&mut greeting)).await;
     if matches!(heard, Ok(Ok(_))) {
         return Ok(Box::pin(Relayed::new(session)));
     }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, InspectContainerOptions, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+    CreateContainerOptionsBuilder, InspectContainerOptions, RemoveContainerOptionsBuilder,
     StartContainerOptions,
 };
-use futures::StreamExt as _;
 use sandboxer_core::extension::{Handle, ProvisionRequest};
 use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::profile::{Image, Persistence};
@@ -17,21 +16,17 @@ use crate::client::{Client, Connected};
 use crate::controls::{self, Told};
 use crate::create::{self, Facts};
 use crate::errors::{map, optional};
-use crate::hijack::{Output, Source};
 use crate::locks::{self, Held};
 use crate::mounts::{self, Blocklist};
-use crate::seed::{self, Owner};
-use crate::{image, labels};
+use crate::{image, labels, owner, ready, remains, seed};
 
-/// How long the container's process may take to speak.
-const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How long another process may take between making a container and starting it.
 const OTHERS_LIMIT: Duration = Duration::from_secs(20);
-const REPORT_LIMIT: usize = 32 * 1024;
 
 pub(crate) async fn provision(client: &Client, request: ProvisionRequest) -> Result<Handle> {
     refuse(&request)?;
-    let connected = client.connect().await?;
+    // An engine that was never reached has nothing of it: there is nothing to take down.
+    let connected = client.connect().await.map_err(|error| error.with_context("effect", "none"))?;
     let own = [client.state_dir(), connected.socket()];
     let sources = match request.spec.mounts.is_empty() {
         true => Vec::new(),
@@ -151,17 +146,23 @@ impl Maker<'_> {
         let name = labels::container_name(&self.request.tag);
         loop {
             if let Some(id) = self.make(&name, create::body(self.request, facts)?).await? {
-                return match self.bring_up(&id, facts).await {
-                    Ok(handle) => Ok(handle),
-                    Err(error) => {
-                        remove(self.connected, self.held, &id).await?;
-                        Err(error)
-                    }
-                };
+                let handle = self.bring_up(&id, facts).await;
+                if handle.is_err() {
+                    self.sweep().await;
+                }
+                return handle;
             }
             if let Some(handle) = self.adopt(&name).await? {
                 return Ok(handle);
             }
+        }
+    }
+
+    /// What a failure left. Whatever stays is found by its tag, so that the failure itself remains the answer.
+    async fn sweep(&self) {
+        match remains::clear_held(self.connected, self.held, &self.request.tag).await {
+            Ok(report) if report.is_clean() => {}
+            left => tracing::warn!(tag = self.request.tag, left = ?left, "a failed provision left something"),
         }
     }
 
@@ -172,18 +173,23 @@ impl Maker<'_> {
             let Some(state) = inspect(self.connected, name).await? else { return Ok(None) };
             let labels = state.config.as_ref().and_then(|config| config.labels.clone()).unwrap_or_default();
             if labels.get(labels::TAG) != Some(&self.request.tag) {
-                return Err(Error::new(ErrorKind::Conflict, format!("the container name {name} is somebody else's")));
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("the container name {name} is somebody else's"),
+                ));
             }
             if is_running(&state) {
                 let user = labels.get(labels::USER).cloned().unwrap_or_default();
-                let told = self.logged(name).await?;
-                if told.lines().any(|line| line == READY) {
+                let told = ready::logged(self.connected, name).await?;
+                if ready::is_ready(&told) {
                     return self.handle(&state, &told, &user).map(Some);
                 }
             }
-            let created = state.state.as_ref().and_then(|state| state.status).is_some_and(|status| {
-                status == bollard::models::ContainerStateStatusEnum::CREATED
-            });
+            let created = state
+                .state
+                .as_ref()
+                .and_then(|state| state.status)
+                .is_some_and(|status| status == bollard::models::ContainerStateStatusEnum::CREATED);
             // Within this process the lock tells that nobody works on it; another process gets its time.
             let abandoned = created && is_of_the_dead(&labels);
             if abandoned || start.elapsed() > OTHERS_LIMIT || !created && !is_running(&state) {
@@ -194,32 +200,10 @@ impl Maker<'_> {
     }
 
     async fn fill(&self, container: &str, facts: &Facts) -> Result<()> {
-        let owner = match numeric(&facts.user) {
-            Some(owner) => owner,
-            None => self.named_owner(container, &facts.user).await?,
-        };
+        let owner = owner::find(self.connected, container, &facts.user).await?;
         let wanted = self.request.spec.workspace.access != sandboxer_core::profile::WorkspaceAccess::None;
         let seed = self.request.seed.clone().filter(|_| wanted);
         seed::fill(self.connected, container, seed, owner).await
-    }
-
-    /// An image may name its user; the numbers are in its own file of accounts.
-    async fn named_owner(&self, container: &str, user: &str) -> Result<Owner> {
-        let options = bollard::query_parameters::DownloadFromContainerOptionsBuilder::default().path("/etc/passwd").build();
-        let mut stream = std::pin::pin!(self.connected.api.download_from_container(container, Some(options)));
-        let mut tar = Vec::new();
-        while let Some(piece) = stream.next().await {
-            tar.extend_from_slice(&piece.map_err(|error| map(error, "read the accounts of an image"))?);
-            if tar.len() > 1 << 20 {
-                break;
-            }
-        }
-        let text = String::from_utf8_lossy(&tar);
-        let name = user.split(':').next().unwrap_or_default();
-        let account = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let account = account.filter(|fields| fields.len() == 7).find(|fields| fields[0] == name);
-        let owner = account.and_then(|fields| Some(Owner { uid: fields[2].parse().ok()?, gid: fields[3].parse().ok()? }));
-        owner.ok_or_else(|| Error::new(ErrorKind::InvalidInput, format!("the image has no account `{name}`, which it names as its user")))
     }
 
     async fn bring_up(&self, id: &str, facts: &Facts) -> Result<Handle> {
@@ -234,38 +218,26 @@ impl Maker<'_> {
             started.map_err(|error| map(error, "start a container"))
         });
         started.await?;
-        let heard = tokio::time::timeout(READY_LIMIT, hear(attached.output)).await;
-        let told = heard.map_err(|_| {
-            Error::new(ErrorKind::Timeout, format!("the container did not speak within {READY_LIMIT:?}"))
-        })??;
+        let told = ready::hear(attached.output).await?;
         let Some(state) = inspect(self.connected, id).await? else {
             return Err(crate::errors::gone(&self.request.tag));
         };
         self.handle(&state, &told, &facts.user)
     }
 
-    /// What the container's process told when it started.
-    async fn logged(&self, name: &str) -> Result<String> {
-        let options = LogsOptionsBuilder::default().stdout(true).build();
-        let mut stream = std::pin::pin!(self.connected.api.logs(name, Some(options)));
-        let mut told = String::new();
-        while let Some(piece) = stream.next().await {
-            match piece {
-                Ok(piece) => told.push_str(&String::from_utf8_lossy(&piece.into_bytes())),
-                // It may end at any moment.
-                Err(bollard::errors::Error::DockerResponseServerError { status_code: 404 | 409, .. }) => break,
-                Err(error) => return Err(map(error, "read a container's words")),
-            }
-        }
-        Ok(told)
-    }
-
     fn handle(&self, state: &ContainerInspectResponse, told: &str, user: &str) -> Result<Handle> {
-        let controls = controls::of(&Told::parse(told), state, user);
-        let missing: Vec<String> = controls::missing(&controls).iter().map(|control| format!("{} ({})", control.name, control.detail)).collect();
+        let told = Told::parse(told);
+        let controls = controls::of(&told, state, user);
+        let missing: Vec<String> = controls::missing(&controls)
+            .iter()
+            .map(|control| format!("{} ({})", control.name, control.detail))
+            .collect();
         if !missing.is_empty() && !self.request.spec.allow_degraded {
-            return Err(Error::new(ErrorKind::IsolationUnavailable, format!("the docker engine did not enforce {}", missing.join(", ")))
-                .with_hint("`--allow-degraded` accepts it; the sandbox shows it then"));
+            return Err(Error::new(
+                ErrorKind::IsolationUnavailable,
+                format!("the docker engine did not enforce {}", missing.join(", ")),
+            )
+            .with_hint("`--allow-degraded` accepts it; the sandbox shows it then"));
         }
         let degraded = !missing.is_empty();
         Ok(Handle {
@@ -274,46 +246,15 @@ impl Maker<'_> {
             effective: if degraded { IsolationLevel::Policy } else { IsolationLevel::Container },
             controls,
             degraded,
-            data: serde_json::json!({ "container": state.id, "user": user }),
+            data: serde_json::json!({ "container": state.id, "user": user, "reaper": told.has_reapers() }),
         })
     }
-}
-
-/// The last line of the report.
-const READY: &str = "ready";
-
-/// Listens until the container's process is ready.
-async fn hear(mut output: Output) -> Result<String> {
-    let (mut told, mut complaint, mut buffer) = (String::new(), String::new(), Vec::new());
-    loop {
-        match output.frame(&mut buffer).await.map_err(crate::errors::unreachable)? {
-            Some(Source::Stdout) => told.push_str(&String::from_utf8_lossy(&buffer)),
-            Some(Source::Stderr) => complaint.push_str(&String::from_utf8_lossy(&buffer)),
-            None => return Err(silent(&complaint)),
-        }
-        if told.lines().any(|line| line == READY) && told.ends_with('\n') {
-            return Ok(told);
-        }
-        if told.len() + complaint.len() > REPORT_LIMIT {
-            return Err(silent(&complaint));
-        }
-    }
-}
-
-fn silent(complaint: &str) -> Error {
-    let words = complaint.trim();
-    let error = Error::new(ErrorKind::Unsupported, format!("the container ended before it was ready: {words}"));
-    error.with_hint("an image needs /bin/sh, `sleep` and `date`: busybox or any distribution will do, a distroless one will not")
-}
-
-/// `1000:1000`, or `1000` with the group of the same number.
-fn numeric(user: &str) -> Option<Owner> {
-    let (uid, gid) = user.split_once(':').unwrap_or((user, user));
-    Some(Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
 }
 
 /// Whether the process that made it is this one, which holds the lock, or is gone.
 fn is_of_the_dead(labels: &std::collections::HashMap<String, String>) -> bool {
     let maker = labels.get(labels::MAKER).and_then(|maker| maker.parse::<u32>().ok());
-    maker.is_none_or(|maker| maker == std::process::id() || !std::path::Path::new(&format!("/proc/{maker}")).exists())
+    maker.is_none_or(|maker| {
+        maker == std::process::id() || !std::path::Path::new(&format!("/proc/{maker}")).exists()
+    })
 }

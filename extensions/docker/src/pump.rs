@@ -59,7 +59,7 @@ impl Pump {
                 _ = &mut abandoned => End::Abandoned,
             };
             if !matches!(end, End::Own) {
-                if let Err(error) = killer.end().await {
+                if let Err(error) = killer.end(&exec).await {
                     tracing::warn!(tag = killer.place.tag, error = ?error, "a command could not be ended");
                 }
                 let _ = tokio::time::timeout(LAST_WORDS, copy).await;
@@ -135,7 +135,10 @@ async fn outcome(killer: &Killer, exec: &str, first: &[u8]) -> Result<ExecOutcom
             return Ok(ExecOutcome { exit_code, signal: None, timed_out: false, out_of_memory: false });
         }
         if start.elapsed() > NOTICE {
-            return Err(Error::new(ErrorKind::BackendFailed, "the docker engine does not tell how a command ended"));
+            return Err(Error::new(
+                ErrorKind::BackendFailed,
+                "the docker engine does not tell how a command ended",
+            ));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(100));
@@ -147,14 +150,18 @@ fn refused(first: &[u8]) -> Error {
     let words = String::from_utf8_lossy(first);
     let words = words.trim();
     let kind = match () {
-        () if words.contains("unable to find user") || words.contains("unable to find group") => ErrorKind::InvalidInput,
+        () if words.contains("unable to find user") || words.contains("unable to find group") => {
+            ErrorKind::InvalidInput
+        }
         () if words.contains("chdir to cwd") => ErrorKind::InvalidInput,
         () if words.contains("resource temporarily unavailable") => ErrorKind::RateLimited,
         () => ErrorKind::BackendFailed,
     };
     let error = Error::new(kind, format!("the command could not be started: {words}"));
     match kind {
-        ErrorKind::RateLimited => error.with_hint("the sandbox has as many processes as its `pids` limit allows"),
+        ErrorKind::RateLimited => {
+            error.with_hint("the sandbox has as many processes as its `pids` limit allows")
+        }
         _ => error,
     }
 }

@@ -1,11 +1,12 @@
 //! Everything of ours in the engine, found by its label: listing and removal.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{
-    ListContainersOptionsBuilder, ListImagesOptionsBuilder, ListVolumesOptionsBuilder, RemoveImageOptionsBuilder,
-    RemoveVolumeOptionsBuilder,
+    ListContainersOptionsBuilder, ListImagesOptionsBuilder, ListVolumesOptionsBuilder,
+    RemoveImageOptionsBuilder, RemoveVolumeOptionsBuilder,
 };
 use sandboxer_core::extension::{CleanupReport, Found, Leftover};
 use sandboxer_core::{ErrorKind, Result};
@@ -17,7 +18,9 @@ use crate::locks::{self, Held};
 use crate::provision::remove;
 
 /// How long the engine may take to finish a removal that it has begun.
-const GOING_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
+const GOING_LIMIT: Duration = Duration::from_secs(20);
+/// How long it may hold a volume after that.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One object of ours.
 #[derive(Clone, Debug)]
@@ -50,8 +53,11 @@ pub(crate) async fn parts(connected: &Connected, tag: Option<&str>) -> Result<Ve
         Some(tag) => format!("{}={tag}", labels::TAG),
         None => labels::TAG.to_owned(),
     };
-    let (containers, volumes, images) =
-        tokio::try_join!(containers(connected, &label), volumes(connected, &label), images(connected, &label))?;
+    let (containers, volumes, images) = tokio::try_join!(
+        containers(connected, &label),
+        volumes(connected, &label),
+        images(connected, &label)
+    )?;
     Ok(containers.into_iter().chain(volumes).chain(images).collect())
 }
 
@@ -61,7 +67,8 @@ fn tag_of(labels: &HashMap<String, String>) -> Option<String> {
 
 async fn containers(connected: &Connected, label: &str) -> Result<Vec<Part>> {
     let options = ListContainersOptionsBuilder::default().all(true).filters(&labels::filter(label)).build();
-    let listed = connected.api.list_containers(Some(options)).await.map_err(|error| map(error, "list containers"))?;
+    let listed =
+        connected.api.list_containers(Some(options)).await.map_err(|error| map(error, "list containers"))?;
     let parts = listed.into_iter().filter_map(|container| {
         let labels = container.labels.unwrap_or_default();
         let id = container.id?;
@@ -79,9 +86,14 @@ async fn containers(connected: &Connected, label: &str) -> Result<Vec<Part>> {
 
 async fn volumes(connected: &Connected, label: &str) -> Result<Vec<Part>> {
     let options = ListVolumesOptionsBuilder::default().filters(&labels::filter(label)).build();
-    let listed = connected.api.list_volumes(Some(options)).await.map_err(|error| map(error, "list volumes"))?;
+    let listed =
+        connected.api.list_volumes(Some(options)).await.map_err(|error| map(error, "list volumes"))?;
     let parts = listed.volumes.unwrap_or_default().into_iter().filter_map(|volume| {
-        Some(Part { tag: tag_of(&volume.labels)?, object: Object::Volume { name: volume.name }, alive: false })
+        Some(Part {
+            tag: tag_of(&volume.labels)?,
+            object: Object::Volume { name: volume.name },
+            alive: false,
+        })
     });
     Ok(parts.collect())
 }
@@ -117,10 +129,15 @@ pub(crate) async fn clear(connected: &Connected, tag: &str) -> Result<CleanupRep
     }
     // Waits for a call of this process that is already with the engine.
     let held = locks::hold(tag).await;
+    clear_held(connected, &held, tag).await
+}
+
+/// The same for who holds the tag already.
+pub(crate) async fn clear_held(connected: &Connected, held: &Held, tag: &str) -> Result<CleanupReport> {
     let mut report = CleanupReport::default();
     for part in parts(connected, Some(tag)).await? {
         let what = part.object.name();
-        match take_away(connected, &held, &part.object).await {
+        match take_away(connected, held, &part.object).await {
             Ok(()) => report.removed.push(what),
             Err(error) if error.kind() == ErrorKind::Unreachable => return Err(error),
             Err(error) => report.left.push(Leftover { what, reason: error.chain().join(": ") }),
@@ -135,10 +152,7 @@ async fn take_away(connected: &Connected, held: &Held, object: &Object) -> Resul
             remove(connected, held, id).await?;
             until_gone(connected, id).await
         }
-        Object::Volume { name } => {
-            let options = RemoveVolumeOptionsBuilder::default().build();
-            optional(connected.api.remove_volume(name, Some(options)).await, "remove a volume").map(drop)
-        }
+        Object::Volume { name } => remove_volume(connected, name).await,
         Object::Image { name } => {
             let options = RemoveImageOptionsBuilder::default().force(true).build();
             let removed = connected.api.remove_image(name, Some(options), None).await;
@@ -147,16 +161,33 @@ async fn take_away(connected: &Connected, held: &Held, object: &Object) -> Resul
     }
 }
 
+/// The engine lets go of a volume a moment after its container is gone.
+async fn remove_volume(connected: &Connected, name: &str) -> Result<()> {
+    let start = tokio::time::Instant::now();
+    loop {
+        let options = RemoveVolumeOptionsBuilder::default().build();
+        match optional(connected.api.remove_volume(name, Some(options)).await, "remove a volume") {
+            Err(error) if error.kind() == ErrorKind::Conflict && start.elapsed() < RELEASE_LIMIT => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            other => return other.map(drop),
+        }
+    }
+}
+
 /// A removal that somebody else began goes on after the engine has answered.
 async fn until_gone(connected: &Connected, id: &str) -> Result<()> {
     let start = tokio::time::Instant::now();
-    let mut pause = std::time::Duration::from_millis(10);
+    let mut pause = Duration::from_millis(10);
     while crate::provision::inspect(connected, id).await?.is_some() {
         if start.elapsed() > GOING_LIMIT {
-            return Err(sandboxer_core::Error::new(ErrorKind::CleanupFailed, "the docker engine does not finish its removal"));
+            return Err(sandboxer_core::Error::new(
+                ErrorKind::CleanupFailed,
+                "the docker engine does not finish its removal",
+            ));
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(std::time::Duration::from_millis(200));
+        pause = (pause * 2).min(Duration::from_millis(200));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What the workspace starts with: everything belongs to the user of the sandbox, and nothing but files, folders and
 //! links goes in.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,13 +35,14 @@ pub(crate) async fn fill(
     let (send, mut receive) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     let write = tokio::task::spawn_blocking(move || write_tar(seed.as_deref(), owner, send));
     let stream = futures::stream::poll_fn(move |context| receive.poll_recv(context));
-    let options = bollard::query_parameters::UploadToContainerOptionsBuilder::default().path(WORKSPACE).build();
+    let options =
+        bollard::query_parameters::UploadToContainerOptionsBuilder::default().path(WORKSPACE).build();
     let uploaded =
         connected.api.upload_to_container(container, Some(options), bollard::body_try_stream(stream)).await;
     // The tar's own mistake explains the upload's.
-    let written = write.await.map_err(|source| {
-        Error::new(ErrorKind::Internal, "the seed's task broke off").with_source(source)
-    })?;
+    let written = write
+        .await
+        .map_err(|source| Error::new(ErrorKind::Internal, "the seed's task broke off").with_source(source))?;
     match (written, uploaded) {
         (Err(error), Err(_)) => Err(error),
         (_, uploaded) => uploaded.map_err(|error| map(error, "fill the workspace")),
@@ -66,8 +68,9 @@ fn rewrite(seed: Option<&Path>, owner: Owner, sink: &mut Sink) -> Result<()> {
     if let Some(path) = seed {
         let file = std::fs::File::open(path).map_err(broken)?;
         let mut archive = tar::Archive::new(io::BufReader::new(file));
+        let mut folders = BTreeSet::new();
         for entry in archive.entries().map_err(broken)? {
-            append_entry(&mut out, entry.map_err(broken)?, owner)?;
+            append_entry(&mut out, entry.map_err(broken)?, owner, &mut folders)?;
         }
     }
     out.finish().map_err(broken)?;
@@ -77,24 +80,52 @@ fn rewrite(seed: Option<&Path>, owner: Owner, sink: &mut Sink) -> Result<()> {
 
 /// The folder itself. Its name is `/`: the engine skips `.` and keeps the owner that the volume was made with.
 fn append_root(out: &mut tar::Builder<&mut Sink>, owner: Owner) -> io::Result<()> {
-    let mut header = tar::Header::new_gnu();
+    let mut header = folder(owner);
     header.as_old_mut().name[0] = b'/';
+    header.set_cksum();
+    out.append(&header, io::empty())
+}
+
+/// Folders that the tar does not name would belong to the engine's user.
+fn append_parents(
+    out: &mut tar::Builder<&mut Sink>,
+    path: &Path,
+    owner: Owner,
+    folders: &mut BTreeSet<PathBuf>,
+) -> io::Result<()> {
+    let mut parents: Vec<&Path> = path.ancestors().skip(1).filter(|parent| !is_root(parent)).collect();
+    parents.reverse();
+    for parent in parents {
+        if folders.insert(parent.to_owned()) {
+            let mut header = folder(owner);
+            out.append_data(&mut header, parent, io::empty())?;
+        }
+    }
+    Ok(())
+}
+
+fn folder(owner: Owner) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
     header.set_entry_type(EntryType::Directory);
     header.set_mode(0o755);
     header.set_uid(owner.uid);
     header.set_gid(owner.gid);
     header.set_mtime(u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default());
     header.set_size(0);
-    header.set_cksum();
-    out.append(&header, io::empty())
+    header
 }
 
 fn append_entry<R: io::Read>(
     out: &mut tar::Builder<&mut Sink>,
     mut entry: tar::Entry<'_, R>,
     owner: Owner,
+    folders: &mut BTreeSet<PathBuf>,
 ) -> Result<()> {
     let path = entry.path().map_err(broken)?.into_owned();
+    append_parents(out, &path, owner, folders).map_err(broken)?;
+    if entry.header().entry_type().is_dir() {
+        folders.insert(path.clone());
+    }
     let mut header = entry.header().clone();
     header.set_uid(owner.uid);
     header.set_gid(owner.gid);

@@ -26,7 +26,8 @@ async fn usage(place: &Place) -> Option<Usage> {
     let options = StatsOptionsBuilder::default().stream(false).one_shot(true).build();
     let mut stream = std::pin::pin!(place.connected.api.stats(&place.container, Some(options)));
     let sample = stream.next().await?.ok()?;
-    let cpu = sample.cpu_stats.as_ref().and_then(|cpu| cpu.cpu_usage.as_ref()).and_then(|usage| usage.total_usage);
+    let cpu =
+        sample.cpu_stats.as_ref().and_then(|cpu| cpu.cpu_usage.as_ref()).and_then(|usage| usage.total_usage);
     Some(Usage {
         memory_bytes: sample.memory_stats.as_ref().and_then(|memory| memory.usage),
         cpu_usec: cpu.map(|nanoseconds| nanoseconds / 1_000),

@@ -23,6 +23,8 @@ use crate::wire::{self, Message, Stream, WINDOW};
 const PASSED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// How long a process may take to end after its input did.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same when everything of ours ends and nobody can wait for long.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// Lines on stderr that reach our log, and how long each may be.
 const LOG_LINES: usize = 500;
 const LOG_LINE: usize = 4_096;
@@ -112,9 +114,23 @@ impl Connection {
             last_words: Mutex::default(),
         });
         let closing = CancellationToken::new();
-        tokio::spawn(write(stdin, queue, closing.clone()));
         tokio::spawn(log(stderr, shared.clone()));
-        tokio::spawn(listen(child, stdout, shared.clone(), closing.clone(), manifest.max_message_bytes));
+        let (limit, told, close) = (manifest.max_message_bytes, shared.clone(), closing.clone());
+        tokio::spawn(async move {
+            // Declared first, dropped last: its input has ended by then, also when everything of ours ends.
+            let mut group = Group(child);
+            let write = write(stdin, queue, close.clone());
+            let hear = hear_all(stdout, &told, &close, limit);
+            let ((), breach) = tokio::join!(write, hear);
+            if let Some(breach) = breach {
+                told.break_off(&format!("broke the protocol: it {breach}"));
+                group.kill(Signal::KILL);
+            } else if told.table().dead.is_some() {
+                group.kill(Signal::KILL);
+            }
+            let status = group.end().await;
+            told.break_off(&format!("ended: {status}"));
+        });
         Ok(Self { shared, closing, started: Instant::now() })
     }
 
@@ -314,14 +330,13 @@ async fn log(stderr: ChildStderr, shared: Arc<Shared>) {
     }
 }
 
-/// Reads until the process ends, breaks the protocol, or nobody needs it any more; then ends it.
-async fn listen(
-    mut child: Child,
+/// Reads until the process ends, breaks the protocol, or nobody needs it any more. A breach is the answer.
+async fn hear_all(
     stdout: ChildStdout,
-    shared: Arc<Shared>,
-    closing: CancellationToken,
+    shared: &Shared,
+    closing: &CancellationToken,
     limit: usize,
-) {
+) -> Option<String> {
     let mut pipe = BufReader::with_capacity(64 << 10, stdout);
     let breach = loop {
         let line = tokio::select! {
@@ -339,47 +354,59 @@ async fn listen(
         }
     };
     closing.cancel();
-    if let Some(breach) = breach {
-        kill(&child, Signal::KILL);
-        shared.break_off(&format!("broke the protocol: it {breach}"));
-    }
-    let status = end(&mut child).await;
-    shared.break_off(&format!("ended: {status}"));
+    breach
 }
 
-fn kill(child: &Child, signal: Signal) {
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // It leads its group, and is not waited for yet: the number is still its own.
-        let _ = rustix::process::kill_process_group(pid, signal);
-    }
-}
+/// The process and whatever it started in its group. Dropped before its end, it gets a moment and is killed.
+struct Group(Child);
 
-/// Waits for the end of the process, helps it along, and gives its status in words.
-async fn end(child: &mut Child) -> String {
-    if !leaves(child, PATIENCE).await {
-        kill(child, Signal::TERM);
-        leaves(child, Duration::from_secs(1)).await;
-    }
-    kill(child, Signal::KILL);
-    match child.wait().await {
-        Ok(status) => status.to_string(),
-        Err(why) => why.to_string(),
-    }
-}
-
-/// Whether the process ends by itself in this time. It is not reaped, so that its group can still be named.
-async fn leaves(child: &Child, within: Duration) -> bool {
-    let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) else {
-        return true;
-    };
-    let start = Instant::now();
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    while start.elapsed() < within {
-        if !matches!(rustix::process::waitid(WaitId::Pid(pid), options), Ok(None)) {
-            return true;
+impl Drop for Group {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while start.elapsed() < LAST_MOMENT && !self.has_left() {
+            std::thread::sleep(Duration::from_millis(5));
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.kill(Signal::KILL);
     }
-    false
+}
+
+impl Group {
+    /// It leads its group and is not reaped before `end`, so that the number is its own.
+    fn pid(&self) -> Option<Pid> {
+        self.0.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
+    }
+
+    fn kill(&self, signal: Signal) {
+        if let Some(pid) = self.pid() {
+            let _ = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+
+    /// Whether it has ended, without reaping it.
+    fn has_left(&self) -> bool {
+        let Some(pid) = self.pid() else { return true };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        !matches!(rustix::process::waitid(WaitId::Pid(pid), options), Ok(None))
+    }
+
+    async fn leaves(&self, within: Duration) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < within && !self.has_left() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.has_left()
+    }
+
+    /// Waits for the end of the process, helps it along, and gives its status in words.
+    async fn end(&mut self) -> String {
+        if !self.leaves(PATIENCE).await {
+            self.kill(Signal::TERM);
+            self.leaves(Duration::from_secs(1)).await;
+        }
+        self.kill(Signal::KILL);
+        match self.0.wait().await {
+            Ok(status) => status.to_string(),
+            Err(why) => why.to_string(),
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl Keeper {
                 Request::open(connection, "describe", json!({ "protocol": PROTOCOL }), &[]).await?;
             request.answer(|_| {}).await
         };
-        let limit = self.manifest.timeouts.default.as_std();
+        let limit = self.manifest.timeouts.start.as_std();
         let Ok(answer) = tokio::time::timeout(limit, ask).await else {
             return Err(self.too_late("describe", limit));
         };

@@ -34,6 +34,9 @@ pub fn load(folders: &[PathBuf]) -> (Vec<Arc<dyn Extension>>, Vec<Error>) {
     let mut problems = Vec::new();
     for folder in folders {
         for file in manifests(&folder.join("extensions")) {
+            if is_built_in(&file) {
+                continue;
+            }
             match Manifest::read(&file) {
                 Ok(manifest) => {
                     found.retain(|other| other.id != manifest.id);
@@ -45,6 +48,13 @@ pub fn load(folders: &[PathBuf]) -> (Vec<Arc<dyn Extension>>, Vec<Error>) {
     }
     let extensions = found.into_iter().map(|manifest| Arc::new(ProcessExtension::new(manifest)) as _);
     (extensions.collect(), problems)
+}
+
+/// An entry of the project's own registry: it describes what the binary brings, and names no command.
+fn is_built_in(file: &Path) -> bool {
+    let small = std::fs::metadata(file).is_ok_and(|about| about.len() <= manifest::MAX_BYTES);
+    let text = if small { std::fs::read_to_string(file) } else { return false };
+    text.is_ok_and(|text| text.lines().any(|line| line == "built_in: true"))
 }
 
 fn manifests(folder: &Path) -> Vec<PathBuf> {

@@ -12,7 +12,8 @@ use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
-const MAX_BYTES: u64 = 64 << 10;
+/// No manifest needs more.
+pub(crate) const MAX_BYTES: u64 = 64 << 10;
 const MAX_MESSAGE: std::ops::RangeInclusive<usize> = (64 << 10)..=(64 << 20);
 const DEFAULT_MESSAGE: usize = 4 << 20;
 
@@ -39,6 +40,8 @@ pub struct Manifest {
 #[derive(Clone, Debug)]
 pub struct Timeouts {
     pub default: Dur,
+    /// From the start of the process to its first answer.
+    pub start: Dur,
     pub provision: Dur,
     pub teardown: Dur,
     /// A snapshot, and its deletion.
@@ -237,6 +240,7 @@ fn capability(given: Pairs<Value>, name: &str) -> Result<Capability> {
 fn timeouts(given: Pairs<String>, name: &str) -> Result<Timeouts> {
     let mut out = Timeouts {
         default: Dur::from_secs(30),
+        start: Dur::from_secs(20),
         provision: Dur::from_secs(120),
         teardown: Dur::from_secs(60),
         snapshot: Dur::from_secs(120),
@@ -244,6 +248,7 @@ fn timeouts(given: Pairs<String>, name: &str) -> Result<Timeouts> {
     for (key, value) in given.0 {
         let target = match key.value.as_str() {
             "default" => &mut out.default,
+            "start" => &mut out.start,
             "provision" => &mut out.provision,
             "teardown" => &mut out.teardown,
             "snapshot" => &mut out.snapshot,

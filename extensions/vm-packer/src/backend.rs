@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecSession, ExecSpec};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, ProvisionRequest,
-    Reachability,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::host::LOCAL;
@@ -133,8 +133,13 @@ impl Extension for VmPacker {
             return self.attached.provision(vm, &request).await;
         }
         if request.spec.packer.template.is_none() && request.from.is_none() {
-            return Err(Error::new(ErrorKind::InvalidInput, "there is no machine: neither a template nor a running one")
-                .with_hint("set packer.template in the profile (builtin:small to try it), or give --input vm=NAME"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "there is no machine: neither a template nor a running one",
+            )
+            .with_hint(
+                "set packer.template in the profile (builtin:small to try it), or give --input vm=NAME",
+            ));
         }
         self.machines.provision(request).await
     }
@@ -254,7 +259,12 @@ impl Extension for VmPacker {
         self.machines.snapshot(&handle.tag, id).await
     }
 
-    async fn snapshot_delete(&self, host: &str, id: SnapshotId, _taken: Option<&Taken>) -> Result<CleanupReport> {
+    async fn snapshot_delete(
+        &self,
+        host: &str,
+        id: SnapshotId,
+        _taken: Option<&Taken>,
+    ) -> Result<CleanupReport> {
         only_local(host)?;
         self.machines.snapshot_delete(id).await
     }
@@ -273,4 +283,3 @@ fn only_local(host: &str) -> Result<()> {
     Err(Error::unsupported(crate::ID, "other hosts than this one")
         .with_hint(format!("to use a running machine, register it and give --input vm={host}")))
 }
-

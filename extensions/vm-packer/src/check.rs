@@ -55,7 +55,8 @@ async fn accelerator(tools: &Tools, state_dir: &Path) -> CheckItem {
         Accelerator::Kvm => "kvm",
         Accelerator::Tcg => "tcg: software emulation, several times slower than kvm",
     };
-    let hint = "with a processor that can, load the module kvm_intel or kvm_amd and let this user write to /dev/kvm";
+    let hint =
+        "with a processor that can, load the module kvm_intel or kvm_amd and let this user write to /dev/kvm";
     item("accelerator", found == Accelerator::Kvm, false, detail, Some(hint.into()))
 }
 

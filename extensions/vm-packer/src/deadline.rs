@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sandboxer_core::exec::{ExecControl, ExecOutcome, ExecSession, TtySize};
 use sandboxer_core::{Dur, ExecId, Result};
+use sandboxer_remote::guard::FOLDER;
 use sandboxer_remote::{Guard, Remote};
 
 use crate::vm::Place;
@@ -14,9 +15,6 @@ use crate::vm::process::Process;
 
 /// What the guard does before it removes the machine's folder.
 const END: &str = include_str!("vm/end.sh");
-
-/// Where the guard keeps its notes, in the folder that it guards.
-const NOTES: &str = ".guard";
 
 fn guard(place: &Place) -> Guard {
     Guard::new(&Remote::local(), place.folder().display().to_string())
@@ -41,13 +39,13 @@ pub(crate) async fn disarm(place: &Place) {
 
 /// Something used the machine. The guard looks at the file's time.
 pub(crate) fn touch(place: &Place) {
-    let _ = std::fs::write(place.folder().join(NOTES).join("activity"), "\n");
+    let _ = std::fs::write(place.folder().join(FOLDER).join("activity"), "\n");
 }
 
 /// Keeps a machine from being idle while a command runs in it: the guard counts what is noted here as use, as long as this
 /// process lives.
 pub(crate) fn busy(place: &Place, exec: ExecId, session: ExecSession) -> ExecSession {
-    let note = place.folder().join(NOTES).join("running").join(exec.to_string());
+    let note = place.folder().join(FOLDER).join("running").join(exec.to_string());
     if let Some(us) = i32::try_from(std::process::id()).ok().and_then(Process::of) {
         let _ = std::fs::write(&note, format!("{} {}\n", us.pid, us.started));
     }

@@ -60,7 +60,10 @@ pub(crate) fn remove_tree(path: &Path) -> Result<bool> {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    Err(Error::new(ErrorKind::BackendFailed, format!("{} cannot be removed: something fills it", path.display())))
+    Err(Error::new(
+        ErrorKind::BackendFailed,
+        format!("{} cannot be removed: something fills it", path.display()),
+    ))
 }
 
 /// Runs blocking work off the executor.

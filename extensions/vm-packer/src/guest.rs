@@ -37,6 +37,8 @@ pub(crate) struct Guest {
     pub(crate) is_root: bool,
     /// `user@address:port`, for people.
     pub(crate) endpoint: String,
+    /// The folder there whose guard counts a running command as use.
+    pub(crate) guarded: Option<String>,
 }
 
 impl Guest {
@@ -54,6 +56,9 @@ impl Guest {
             Some(dir) => format!("{}/{dir}", self.workspace),
             None => self.workspace.clone(),
         });
+        if let Some(folder) = &self.guarded {
+            command = command.guarded_by(folder);
+        }
         if let Some(limit) = spec.timeout {
             command = command.timeout(limit.as_std());
         }
@@ -83,7 +88,8 @@ impl Guest {
         validate_path(path)?;
         if self.root == self.workspace {
             // Commands say where they are by the whole path.
-            let inside = path.strip_prefix(&self.workspace).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+            let inside =
+                path.strip_prefix(&self.workspace).filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return Ok(inside.map_or(path, |rest| if rest.is_empty() { "." } else { rest }).to_owned());
         }
         Ok(if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", self.workspace) })

@@ -79,7 +79,8 @@ impl Machines {
     /// Best effort: a guest that does not answer is stopped as it is, like one whose power fails.
     async fn sync(&self, place: &Place, record: &Record) {
         let Ok(guest) = self.guest_of(record, place) else { return };
-        let synced = guest.remote.check("writing the guest's caches", Command::new(["sync"]).timeout(SYNC_LIMIT));
+        let synced =
+            guest.remote.check("writing the guest's caches", Command::new(["sync"]).timeout(SYNC_LIMIT));
         if let Err(error) = synced.await {
             tracing::warn!("the disk of {} is taken without what its caches hold: {error:?}", record.tag);
         }

@@ -91,9 +91,13 @@ impl Machines {
         if let Some(Taken { snapshot_id, .. }) = &request.from {
             let id = snapshot_id.to_string();
             let Some((manifest, folder)) = self.snapshots.get(&id)? else {
-                return Err(Error::new(ErrorKind::SnapshotNotFound, format!("there is no snapshot {id} on this machine")));
+                return Err(Error::new(
+                    ErrorKind::SnapshotNotFound,
+                    format!("there is no snapshot {id} on this machine"),
+                ));
             };
-            let layers = manifest.layers.iter().skip(1).map(|name| (name.clone(), folder.join(name))).collect();
+            let layers =
+                manifest.layers.iter().skip(1).map(|name| (name.clone(), folder.join(name))).collect();
             let image = Image { disk_bytes: manifest.disk_bytes, ..manifest.image };
             return Ok(Base { image, layers, ssh_user: Some(manifest.ssh_user) });
         }
@@ -113,8 +117,11 @@ impl Machines {
     ) -> Result<Record> {
         self.clear(place).await?;
         if request.expires_at <= Timestamp::now() {
-            return Err(Error::new(ErrorKind::Timeout, "the sandbox's time was over before its machine could start")
-                .with_hint("give it a longer TTL: the first create of a template builds its image"));
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                "the sandbox's time was over before its machine could start",
+            )
+            .with_hint("give it a longer TTL: the first create of a template builds its image"));
         }
         let size = Size::fit(&request.spec.resources, &base.image, vm::Room::here())?;
         // Before there is anything to end, so that nothing can outlive it.
@@ -137,7 +144,9 @@ impl Machines {
         record.workspace = said.text();
         if let Some(seed) = &request.seed {
             request.progress.say("copying the workspace into the machine");
-            let tar = tokio::fs::File::open(seed).await.map_err(|source| crate::files::failed("read", seed, source))?;
+            let tar = tokio::fs::File::open(seed)
+                .await
+                .map_err(|source| crate::files::failed("read", seed, source))?;
             self.guest_of(&record, place)?.archive_put(".", Box::pin(tar)).await?;
         }
         record.write(place)?;
@@ -156,7 +165,8 @@ impl Machines {
                 if path.is_dir() && !path.is_symlink() {
                     remove_tree(&path)?;
                 } else if path != place.lock_file() {
-                    std::fs::remove_file(&path).map_err(|source| crate::files::failed("removed", &path, source))?;
+                    std::fs::remove_file(&path)
+                        .map_err(|source| crate::files::failed("removed", &path, source))?;
                 }
             }
             Ok(())
@@ -212,7 +222,8 @@ impl Machines {
             .into_iter()
             .map(|place| {
                 let processes = process::working_in(&place.machine());
-                let alive = Record::read(&place).ok().flatten().is_some_and(|record| record.process.is_alive());
+                let alive =
+                    Record::read(&place).ok().flatten().is_some_and(|record| record.process.is_alive());
                 let parts = processes
                     .iter()
                     .map(|process| format!("process {}", process.pid))
@@ -228,7 +239,10 @@ impl Machines {
         let place = self.places.of(tag)?;
         match living(&place)? {
             Some(record) => Ok((place, record)),
-            None => Err(Error::new(ErrorKind::SandboxNotFound, format!("the machine of {tag} does not run any more"))),
+            None => Err(Error::new(
+                ErrorKind::SandboxNotFound,
+                format!("the machine of {tag} does not run any more"),
+            )),
         }
     }
 
@@ -256,6 +270,7 @@ impl Machines {
             variables: record.variables.clone(),
             is_root: record.ssh_user == "root",
             endpoint: format!("{}@127.0.0.1:{}", record.ssh_user, record.port),
+            guarded: None,
         })
     }
 

@@ -66,8 +66,15 @@ async fn a_template_becomes_a_machine_and_its_image_outlives_it() {
     let second = ext.provision(again).await.unwrap();
     assert_eq!(sh(&ext, &second, "echo booted").await.1, "booted\n");
     let listed = ext.list("local", "sbx_").await.unwrap();
-    assert_eq!(listed.iter().map(|found| (found.tag.as_str(), found.alive)).collect::<Vec<_>>(), [(second.tag.as_str(), true)]);
-    let changed = { let mut spec = spec(); spec.packer.variables.insert("disk_mb".into(), "300".into()); spec };
+    assert_eq!(
+        listed.iter().map(|found| (found.tag.as_str(), found.alive)).collect::<Vec<_>>(),
+        [(second.tag.as_str(), true)]
+    );
+    let changed = {
+        let mut spec = spec();
+        spec.packer.variables.insert("disk_mb".into(), "300".into());
+        spec
+    };
     let error = ext.provision(request(changed)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoBackend, "another recipe has to be built: {error:?}");
     assert!(error.hint().unwrap().contains("packer"));

@@ -191,14 +191,18 @@ pub(crate) struct DoctorArgs {}
 pub(crate) enum InspectCommand {
     /// Processors, memory, disk, kernel, isolation, engines, our sandboxes and foreign containers; exits with 7 if the
     /// host does not answer
-    #[command(after_help = "Examples:\n  sandboxer inspect host\n  sandboxer inspect host sandboxer01 --json")]
+    #[command(
+        after_help = "Examples:\n  sandboxer inspect host\n  sandboxer inspect host sandboxer01 --json"
+    )]
     Host {
         /// Its name; without it the machine of the engine
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
     /// What carries our tag and has no living row, and rows with nothing behind them
-    #[command(after_help = "Examples:\n  sandboxer inspect stale\n  sandboxer inspect stale --host sandboxer01")]
+    #[command(
+        after_help = "Examples:\n  sandboxer inspect stale\n  sandboxer inspect stale --host sandboxer01"
+    )]
     Stale {
         /// Only on this host
         #[arg(long, value_name = "NAME")]

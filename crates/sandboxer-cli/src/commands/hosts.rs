@@ -47,7 +47,7 @@ fn list(items: Vec<HostView>, printer: &Printer) -> Outcome<()> {
         let health = health(&host, now);
         rows.row([
             host.name,
-            host.address.unwrap_or_else(|| "this machine of the engine".into()),
+            host.address.unwrap_or_else(|| "the engine's own machine".into()),
             host.region.unwrap_or_default(),
             labels.join(","),
             format!("{}{most}", host.load.sandboxes),
@@ -136,16 +136,22 @@ async fn request(args: HostsAddArgs) -> Result<NewHost> {
 
 /// What this user's ssh has confirmed before. `ssh-keygen` also finds names that are hashed.
 async fn known_keys(name: &str) -> Result<Vec<String>> {
-    let mut command = tokio::process::Command::new("ssh-keygen");
-    command.args(["-F", name]).stdin(std::process::Stdio::null()).kill_on_drop(true);
-    let output = command
-        .output()
-        .await
-        .map_err(|source| io_error("ssh-keygen cannot be run to look into known_hosts", source))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().filter(|line| !line.starts_with(['#', '@']));
-    let keys: Vec<String> =
-        lines.filter_map(|line| line.split_once(' ').map(|(_, key)| key.to_owned())).collect();
+    let own = std::env::var_os("HOME").map(|home| std::path::Path::new(&home).join(".ssh/known_hosts"));
+    let mut keys = Vec::new();
+    for file in own.into_iter().chain([std::path::PathBuf::from("/etc/ssh/ssh_known_hosts")]) {
+        if !file.is_file() {
+            continue;
+        }
+        let mut command = tokio::process::Command::new("ssh-keygen");
+        command.args(["-F", name, "-f"]).arg(&file).stdin(std::process::Stdio::null()).kill_on_drop(true);
+        let output = command
+            .output()
+            .await
+            .map_err(|source| io_error("ssh-keygen cannot be run to look into known_hosts", source))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines = text.lines().filter(|line| !line.starts_with(['#', '@']));
+        keys.extend(lines.filter_map(|line| line.split_once(' ').map(|(_, key)| key.to_owned())));
+    }
     if keys.is_empty() {
         return Err(Error::new(
             ErrorKind::HostKeyRefused,

@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 27] = [
     "create",
     "get",
     "list",
@@ -11,7 +11,15 @@ const COMMANDS: [&str; 19] = [
     "exec",
     "shell",
     "cp",
+    "sync",
     "logs",
+    "port",
+    "pause",
+    "resume",
+    "snapshot",
+    "restore",
+    "fork",
+    "snapshots",
     "extend-ttl",
     "expire",
     "profiles",
@@ -50,6 +58,9 @@ fn every_command_has_help_with_examples() {
         ["extensions", "list"],
         ["extensions", "show"],
         ["extensions", "check"],
+        ["snapshots", "list"],
+        ["snapshots", "get"],
+        ["snapshots", "delete"],
         ["hosts", "list"],
         ["hosts", "add"],
         ["hosts", "remove"],
@@ -61,7 +72,7 @@ fn every_command_has_help_with_examples() {
         ["keys", "list"],
         ["keys", "revoke"],
     ];
-    let groups = ["profiles", "extensions", "hosts", "inspect", "keys"];
+    let groups = ["profiles", "extensions", "hosts", "inspect", "keys", "snapshots"];
     for command in COMMANDS.into_iter().filter(|command| !groups.contains(command)) {
         let help = home.run([command, "--help"]).ok();
         assert!(
@@ -100,7 +111,7 @@ fn slips_are_mended_and_exit_with_2() {
 fn commands_of_later_are_unknown() {
     let home = Home::new();
     for command in
-        ["pause", "resume", "snapshot", "fork", "port", "credits", "mcp", "route", "estimate"]
+        ["credits", "meters", "policy", "mcp", "route", "estimate"]
     {
         home.run([command]).exits(2).says("unrecognized subcommand");
     }

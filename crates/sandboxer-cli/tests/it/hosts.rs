@@ -104,16 +104,10 @@ fn keys_that_ssh_knows_can_be_taken_over() {
     let Some(()) = require(SshHost::available()) else { return };
     let host = SshHost::start("alpha");
     let home = Home::new();
-    // ssh-keygen looks into the home of the user's entry, whatever HOME says; a copy of it is told by -f elsewhere.
-    let known = home.file(".ssh/known_hosts", format!("{} {}\n", host.address(), host.host_key()));
-    let ran = add(&home, &host, &["--from-known-hosts"]);
-    if ran.code == Some(5) {
-        assert!(ran.stderr.contains("known_hosts has no key"), "{}", ran.stderr);
-        assert!(known.exists());
-        return;
-    }
-    ran.exits(0);
-    assert_eq!(names(&home), ["local", "alpha"]);
+    add(&home, &host, &["--from-known-hosts"]).exits(5).says("known_hosts has no key");
+    home.file(".ssh/known_hosts", format!("{} {}\n", host.address(), host.host_key()));
+    let made = add(&home, &host, &["--from-known-hosts", "--json"]).exits(0).json();
+    assert_eq!(made["fingerprints"][0], fingerprint(&host).as_str());
 }
 
 #[test]
@@ -165,10 +159,8 @@ fn health(home: &Home) {
     host.restart();
     eventually("it answers again", || check(home)["problem"].is_null());
     let hosts = home.run(["hosts", "list", "--json"]).json();
-    assert!(
-        hosts["items"][1]["health"]["cooled_until"].is_null() || hosts["items"][1]["resting"] == true,
-        "{hosts}"
-    );
+    // Left alone only if nothing on it can be used, which depends on the engines of this machine.
+    assert_eq!(hosts["items"][1]["resting"] == false, check(home)["ok"] == true, "{hosts}");
 
     host.rekey();
     let found = check(home);
@@ -202,16 +194,41 @@ fn an_unknown_host_is_not_found_and_one_in_the_environment_counts() {
 }
 
 #[test]
-fn stale_remains_of_a_lost_row_are_shown_and_removed() {
+fn what_lives_is_not_stale() {
     for home in [Home::new(), Home::served()] {
         home.run(["inspect", "stale"]).exits(0).says("nothing is stale");
         let id = home.create();
-        let found = home.run(["reap-stale", "--json"]).exits(0).json();
-        assert_eq!(found["remains"].as_array().unwrap().len(), 0, "a living one is not stale: {found}");
+        let found = home.run(["inspect", "stale", "--json"]).exits(0).json();
+        assert!(found["remains"].as_array().unwrap().is_empty(), "{found}");
         let applied = home.run(["reap-stale", "--apply", "--json"]).exits(0).json();
         assert_eq!(applied["applied"], true);
         home.run(["exec", &id, "--", "true"]).exits(0);
     }
+}
+
+#[test]
+fn what_no_row_knows_any_more_is_shown_and_then_removed() {
+    let home = Home::new();
+    let id = home.create();
+    for file in ["sandboxer.db", "sandboxer.db-wal", "sandboxer.db-shm"] {
+        let _ = std::fs::remove_file(home.state().join(file));
+    }
+    let shown = home.run(["reap-stale"]).exits(0).says("nothing was changed");
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        text.contains(&id) && text.contains("would be removed") && text.contains("no row knows it"),
+        "{text}"
+    );
+    let found = home.run(["inspect", "stale", "--json"]).exits(0).json();
+    let remains = &found["remains"][0];
+    assert_eq!(
+        (&remains["tag"], &remains["alive"]),
+        (&id.as_str().into(), &true.into()),
+        "still there: {found}"
+    );
+    assert!(!remains["parts"].as_array().unwrap().is_empty(), "what exactly would go: {found}");
+    assert!(home.run(["reap-stale", "--apply"]).ok().contains("removed"));
+    home.run(["reap-stale"]).exits(0).says("nothing is stale");
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn glas_harness() {
     assert!(out.starts_with("ready\ncontainer\n"), "{out}");
     assert!(out.contains("dev.sandboxer.sandbox.ready"), "{out}");
     assert!(out.ends_with("destroyed\ndestroyed\n"), "{out}");
-    assert_eq!(home.run(["list", "--json"]).ok().trim(), "[]");
+    assert_eq!(home.run(["list", "--json"]).json()["items"].as_array().unwrap().len(), 0);
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Story {
     }
 
     fn word(&mut self, word: &str) -> String {
-        let id = ["sbx_", "exe_", "evt_", "key_", "sbk_"].iter().find_map(|prefix| {
+        let id = ["sbx_", "exe_", "evt_", "key_", "sbk_", "snp_"].iter().find_map(|prefix| {
             let start = word.find(prefix)?;
             let length = if *prefix == "sbk_" { 68 } else { 30 };
             word.get(start..start + length)
@@ -132,9 +132,9 @@ fn run(home: Home) -> Vec<String> {
     story.step(create);
     story.step(["create", "--json", "--ttl", "6m", "--idempotency-key", "k"]);
     story.step(["create", "--dry-run", "--json"]);
-    story.step(["create", "--dry-run", "--profile", "profile.docker-dev"]);
+    story.step(["create", "--dry-run", "--profile", "profile.e2b-burst"]);
     story.step(["create", "--profile", "profile.agnet-dev"]);
-    story.step(["create", "--profile", "profile.docker-dev"]);
+    story.step(["create", "--profile", "profile.e2b-burst"]);
     story.step(["create", "--from", "snp_x"]);
     story.step(["create", "--ttl", "3650d"]);
     story.step(["create", "--env", "1=2"]);
@@ -163,6 +163,17 @@ fn run(home: Home) -> Vec<String> {
     story.step(["cp", &format!("{id}:/tmp/tree/a"), "-"]);
     story.step(["cp", &format!("{id}:/no/such"), "-"]);
     story.step(["cp", "--json", &format!("{id}:/tmp/tree"), "back"]);
+    for command in ["pause", "resume", "snapshot", "fork"] {
+        story.step([command, &id]);
+    }
+    story.step(["logs", "--backend", &id]);
+    story.step(["port", "sbx_00000000000000000000000000", "80"]);
+    story.step(["snapshots", "list"]);
+    story.step(["snapshots", "list", "--json"]);
+    story.step(["snapshots", "list", "--cursor", "nonsense"]);
+    story.step(["snapshots", "get", "snp_00000000000000000000000000"]);
+    story.step(["snapshots", "delete", "--json", "snp_00000000000000000000000000", "nonsense"]);
+    story.step(["restore", "snp_00000000000000000000000000"]);
     story.step(["extend-ttl", &id, "--duration", "10m"]);
     story.step(["extend-ttl", &id, "--duration", "3650d"]);
     story.step(["expire"]);

@@ -30,7 +30,15 @@ impl Project {
     }
 
     fn create<const N: usize>(&self, args: [&str; N]) -> Ran {
-        let mut command = self.home.command(["create", "--profile", "profile.agent-dev", "--ttl", "5m", "--workspace", "project"]);
+        let mut command = self.home.command([
+            "create",
+            "--profile",
+            "profile.agent-dev",
+            "--ttl",
+            "5m",
+            "--workspace",
+            "project",
+        ]);
         Ran::of(command.args(args).output().unwrap())
     }
 
@@ -80,16 +88,18 @@ fn a_source_is_seeded_once_and_brought_out_on_demand() {
 #[test]
 fn a_mirror_follows_both_sides_around_each_command() {
     both(|project| {
+        project.write(".gitignore", "target/\n");
         let id = project.mirror();
         project.write("src/new here.txt", "from outside\n");
         fs::remove_file(project.folder.join("README")).unwrap();
-        let seen = project.sh(&id, "cat 'src/new here.txt'; ls; echo made > inside.txt; chmod +x inside.txt; mkdir empty; ln -s src/main.sh link");
+        let seen = project.sh(&id, "cat 'src/new here.txt'; ls; echo made > inside.txt; chmod +x inside.txt; mkdir empty target; echo big > target/big; ln -s src/main.sh link");
         assert_eq!(seen.ok(), "from outside\nsrc\n");
         assert_eq!(project.read("inside.txt").as_deref(), Some("made\n"));
         assert!(project.folder.join("inside.txt").metadata().unwrap().permissions().mode() & 0o100 != 0);
         assert!(project.folder.join("empty").is_dir());
         assert_eq!(fs::read_link(project.folder.join("link")).unwrap(), PathBuf::from("src/main.sh"));
-        project.sh(&id, "rm -r src link; echo more >> inside.txt").ok();
+        assert!(!project.folder.join("target").exists());
+        project.sh(&id, "cat target/big; rm -r src link; echo more >> inside.txt").ok();
         assert!(!project.folder.join("src").exists() && !project.folder.join("link").exists());
         assert_eq!(project.read("inside.txt").as_deref(), Some("made\nmore\n"));
         let report = project.home.run(["sync", &id, "--json"]).exits(0).json();
@@ -133,7 +143,9 @@ fn a_conflict_can_be_decided_for_the_sandbox() {
     let project = Project::new(Home::new());
     let id = project.mirror();
     project.home.run(["exec", &id, "--background", "--", "sh", "-c", "rm README"]).ok();
-    crate::support::eventually("the change inside", || project.home.run(["cp", &format!("{id}:README"), "-"]).code == Some(3));
+    crate::support::eventually("the change inside", || {
+        project.home.run(["cp", &format!("{id}:README"), "-"]).code == Some(3)
+    });
     project.write("README", "outside\n");
     project.home.run(["sync", &id]).exits(4).says("modified here and deleted in the sandbox");
     project.home.run(["sync", &id, "--prefer", "sandbox"]).ok();
@@ -149,12 +161,20 @@ fn what_git_would_run_and_what_leads_out_is_not_brought_down() {
         let id = project.mirror();
         let harm = "ls .git; echo '[core] fsmonitor = evil' > .git/config; mkdir -p .git/hooks sub/.git/hooks; \
             echo evil > .git/hooks/pre-commit; echo evil > sub/.git/hooks/pre-commit; echo evil > sub/.git/config; \
-            echo changed > .git/HEAD; ln -s /etc/passwd escape; ln -s ../../up up; mkfifo pipe; echo x > 'new\nline'";
+            echo changed > .git/HEAD; mkdir other; echo gitdir: ../evil > other/.git; ln -s /etc/passwd escape; ln -s ../../up up; mkfifo pipe; echo x > 'new\nline'";
         assert_eq!(project.sh(&id, harm).ok(), "HEAD\nconfig\n");
         assert_eq!(project.read(".git/config").as_deref(), Some("[core]\n"));
         assert_eq!(project.read(".git/HEAD").as_deref(), Some("changed\n"));
         assert_eq!(project.read(".git/hooks/post-commit").as_deref(), Some("#!/bin/sh\n"));
-        for name in [".git/hooks/pre-commit", "sub/.git/hooks/pre-commit", "sub/.git/config", "escape", "up", "pipe"] {
+        for name in [
+            ".git/hooks/pre-commit",
+            "sub/.git/hooks/pre-commit",
+            "sub/.git/config",
+            "other/.git",
+            "escape",
+            "up",
+            "pipe",
+        ] {
             assert!(fs::symlink_metadata(project.folder.join(name)).is_err(), "{name} came down");
         }
         let report = project.home.run(["sync", &id, "--json"]).exits(0).json();
@@ -169,7 +189,9 @@ fn nobody_writes_a_read_only_workspace() {
         let shown = project.home.run(["get", &id, "--json"]).exits(0).json();
         assert_eq!(shown["workspace"]["access"], "ro");
         assert_eq!(project.sh(&id, "cat README; ./src/main.sh").ok(), "hello\nmain\n");
-        for user in ["user", "root"] {
+        // A sandbox that an ordinary user made has no root inside.
+        let users = if rustix::process::geteuid().is_root() { &["user", "root"][..] } else { &["user"] };
+        for user in users {
             let tries = "touch x; echo x > README; rm -f README; mkdir d; mv src s; chmod 777 .; mount -o remount,rw /workspace; \
                 umount /workspace; cat README; ls -A";
             let ran = project.home.run(["exec", &id, "--user", user, "--", "sh", "-c", tries]);
@@ -197,7 +219,10 @@ fn a_source_that_may_not_be_one_is_refused_before_anything_is_made() {
         fs::create_dir(project.home.path().join(".ssh")).unwrap();
         symlink(project.home.path().join(".ssh"), project.home.path().join("innocent")).unwrap();
         source("innocent").exits(5).says("credentials");
-        assert_eq!(project.home.run(["list", "--all", "--json"]).json()["items"].as_array().unwrap().len(), 0);
+        assert_eq!(
+            project.home.run(["list", "--all", "--json"]).json()["items"].as_array().unwrap().len(),
+            0
+        );
     });
 }
 
@@ -222,7 +247,10 @@ fn only_an_operators_key_may_name_a_folder_of_the_server() {
 fn a_destroy_brings_the_last_changes_down() {
     both(|project| {
         let id = project.mirror();
-        project.home.run(["exec", &id, "--background", "--", "sh", "-c", "sleep 0.2; echo late > late.txt"]).ok();
+        project
+            .home
+            .run(["exec", &id, "--background", "--", "sh", "-c", "sleep 0.2; echo late > late.txt"])
+            .ok();
         crate::support::eventually("the change inside", || {
             project.home.run(["cp", &format!("{id}:late.txt"), "-"]).code == Some(0)
         });
@@ -245,7 +273,8 @@ fn what_cannot_be_brought_down_at_the_end_is_kept() {
     project.home.run(["destroy", &id]).ok();
     let kept = project.home.state().join("mirrors").join(&id).join("workspace.tar");
     let mut archive = tar::Archive::new(fs::File::open(kept).unwrap());
-    let names: Vec<_> = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned()).collect();
+    let names: Vec<_> =
+        archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned()).collect();
     assert!(names.iter().any(|name| name.ends_with("work.txt")), "{names:?}");
     let events = project.home.run(["events", &id, "--json"]).ok();
     assert!(events.contains("sandbox.workspace_not_synced"), "{events}");
@@ -263,8 +292,14 @@ fn a_killed_sync_leaves_whole_files_and_the_next_one_finishes() {
         for number in 0..40 {
             project.write(&format!("up/{number}"), text);
         }
-        let down = format!("mkdir -p down; for n in $(seq 40); do yes {} | head -c 60000 > down/$n; done", &text[..3]);
-        project.home.run(["exec", &id, "--background", "--", "sh", "-c", &format!("{down}; touch /tmp/done{round}")]).ok();
+        let down = format!(
+            "mkdir -p down; for n in $(seq 40); do yes {} | head -c 60000 > down/$n; done",
+            &text[..3]
+        );
+        project
+            .home
+            .run(["exec", &id, "--background", "--", "sh", "-c", &format!("{down}; touch /tmp/done{round}")])
+            .ok();
         crate::support::eventually("the change inside", || {
             project.home.run(["cp", &format!("{id}:/tmp/done{round}"), "-"]).code == Some(0)
         });
@@ -277,7 +312,8 @@ fn a_killed_sync_leaves_whole_files_and_the_next_one_finishes() {
             assert!(is_ours || entry.metadata().unwrap().len() == 60_000, "{entry:?} is half");
         }
         project.home.run(["sync", &id]).exits(0);
-        let check = "for f in up/* down/*; do stat -c %s $f; done | sort | uniq -c; ls -A | grep -c sandboxer";
+        let check =
+            "for f in up/* down/*; do stat -c %s $f; done | sort | uniq -c; ls -A | grep -c sandboxer";
         let seen = project.sh(&id, check).exits(1);
         assert_eq!(String::from_utf8_lossy(&seen.stdout).trim(), "80 60000\n0");
         assert_eq!(project.read("up/7").as_deref(), Some(text.as_str()));
@@ -286,4 +322,36 @@ fn a_killed_sync_leaves_whole_files_and_the_next_one_finishes() {
         let names = fs::read_dir(project.folder.join("down")).unwrap();
         assert_eq!(names.count(), 40, "something of ours is left");
     }
+}
+
+/// The same at every point of a sync and of the seeding, by the feature that ends the process there.
+#[test]
+#[cfg(feature = "fault-points")]
+fn a_process_killed_between_any_two_steps_of_a_sync_loses_nothing() {
+    for point in ["engine.sync.before_down", "engine.sync.after_down", "engine.sync.after_up"] {
+        let project = Project::new(Home::new());
+        let id = project.mirror();
+        project.home.run(["exec", &id, "--background", "--", "sh", "-c", "echo in > inside; rm README"]).ok();
+        crate::support::eventually("the change inside", || {
+            project.home.run(["cp", &format!("{id}:README"), "-"]).code == Some(3)
+        });
+        project.write("outside", "out\n");
+        fs::remove_file(project.folder.join("src/main.sh")).unwrap();
+        let mut sync = project.home.command(["sync", &id]);
+        assert_eq!(sync.env("SANDBOXER_FAULT", point).output().unwrap().status.code(), None, "{point}");
+        project.home.run(["sync", &id]).exits(0);
+        assert_eq!(project.read("inside").as_deref(), Some("in\n"), "{point}");
+        assert_eq!(project.read("README"), None, "{point}");
+        assert_eq!(project.sh(&id, "find . -type f | sort").ok(), "./inside\n./outside\n", "{point}");
+    }
+    let project = Project::new(Home::new());
+    let mut create = project.home.command(["create", "--workspace", "project"]);
+    assert_eq!(
+        create.env("SANDBOXER_FAULT", "engine.create.after_seed").output().unwrap().status.code(),
+        None
+    );
+    let seeds = || fs::read_dir(project.home.state().join("staging")).unwrap().count();
+    assert_eq!(seeds(), 1);
+    project.home.run(["list"]).ok();
+    assert_eq!(seeds(), 0, "a seed is left");
 }

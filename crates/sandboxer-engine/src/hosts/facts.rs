@@ -30,6 +30,9 @@ const TOOLS: [(&str, &str, &[&str]); 6] = [
     ("runsc", "runsc", &["--version"]),
 ];
 
+/// What several extensions may tell about the same machine, each as an object.
+const SECTIONS: [&str; 8] = ["cpu", "memory", "disk", "kernel", "isolation", "engines", "foreign", "images"];
+
 /// What was learned, and who could not say anything.
 pub(crate) struct Facts {
     pub(crate) facts: Map<String, Value>,
@@ -63,7 +66,7 @@ impl Engine {
             match answer {
                 Ok(Value::Object(more)) => {
                     told = true;
-                    merge(&mut out.facts, more);
+                    merge(&mut out.facts, sorted(&id, more));
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Unsupported => {}
@@ -105,6 +108,23 @@ async fn ask(extension: &Arc<dyn Extension>, host: &str) -> Result<Value> {
     tokio::time::timeout(PATIENCE, extension.host_facts(host)).await.unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::Timeout, format!("no answer within {} s", PATIENCE.as_secs())))
     })
+}
+
+/// What everybody means the same by goes into its section; the rest stays below the extension's own name.
+fn sorted(id: &str, facts: Map<String, Value>) -> Map<String, Value> {
+    let is_common = |key: &str, value: &Value| match key {
+        "uptime_seconds" => value.is_number(),
+        key => SECTIONS.contains(&key) && (value.is_object() || value.is_null()),
+    };
+    let (mut out, mut own) = (Map::new(), Map::new());
+    for (key, value) in facts {
+        let to = if is_common(&key, &value) { &mut out } else { &mut own };
+        to.insert(key, value);
+    }
+    if !own.is_empty() {
+        out.insert("extensions".to_owned(), json!({ id: own }));
+    }
+    out
 }
 
 /// Sections of the same name become one; what was said first stays.
@@ -154,6 +174,20 @@ async fn version(program: &str, args: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_a_section_stays_with_its_extension() {
+        let told = json!({ "kernel": "6.1", "cpu": { "count": 2 }, "uptime_seconds": 5, "colour": "red" });
+        let sorted = sorted("ext.x", told.as_object().cloned().unwrap());
+        assert_eq!(
+            Value::Object(sorted),
+            json!({
+                "cpu": { "count": 2 },
+                "uptime_seconds": 5,
+                "extensions": { "ext.x": { "kernel": "6.1", "colour": "red" } }
+            })
+        );
+    }
 
     #[test]
     fn sections_are_merged_and_the_first_word_stays() {

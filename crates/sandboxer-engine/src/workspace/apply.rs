@@ -1,5 +1,6 @@
 //! Carries out a plan on either side. Nothing is replaced that is not as it was when it was looked at.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,15 +10,18 @@ use sandboxer_workspace::{self as workspace, Entry, Kind, Limits, Omissions, Pla
 use tokio::io::AsyncWriteExt as _;
 
 use super::inside::Inside;
-use super::listing::{Listing, joined};
+use super::listing::{Listing, STAGE, joined};
 use super::mirror::private_file;
 use super::{blocking, io_error};
 
-/// Files and links by name, folders never: those would come with everything in them.
-const FETCH: &str = "exec tar -cf - -T -";
+/// Files and links by name, folders never: those would come with everything in them. A long list gives several archives,
+/// one after the other; not every `tar` reads a list by itself.
+pub(super) const FETCH: &str = "exec xargs -0 tar -cf -";
+/// What `xargs` ends with when a program of its did not end well: something changed meanwhile.
+const IN_PART: i32 = 123;
 /// One line each: what to do, the stamp that must still hold, the path. Tells the paths at which it did not hold.
 /// `D` deletes, `R` removes an empty folder, `M` makes one, `U` puts a file from the stage in place by a rename.
-const CHANGE: &str = r#"
+pub(super) const CHANGE: &str = r#"
 stage=$1
 holds() {
   if [ "$stamp" = - ]; then [ ! -e "./$p" ] && [ ! -L "./$p" ]; return; fi
@@ -35,7 +39,7 @@ while IFS=/ read -r op stamp p; do
        else printf '%s\n' "$p"; fi ;;
   esac
 done
-[ -n "$stage" ] && rm -rf "./$stage"
+rm -rf ./.sandboxer-tmp-*
 exit 0
 "#;
 
@@ -51,7 +55,8 @@ pub(super) struct Sides {
 impl Sides {
     /// Brings over what the sandbox has.
     pub(super) async fn bring_down(&self, inside: &Inside, plan: &Plan) -> Result<Omissions> {
-        let clashing = |path: &&String| match (self.scan.manifest.get(path), self.listing.manifest.get(path)) {
+        let clashing = |path: &&String| match (self.scan.manifest.get(path), self.listing.manifest.get(path))
+        {
             (Some(here), Some(there)) => (here.kind == Kind::Dir) != (there.kind == Kind::Dir),
             _ => false,
         };
@@ -78,15 +83,9 @@ impl Sides {
         let tar = self.fetched(inside, &files).await?;
         let (folder, scan) = (self.folder.clone(), self.scan.clone());
         blocking(move || {
-            let wanted: BTreeSet<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-            let guard = workspace::Guard {
-                wanted: &|path| wanted.contains(path),
-                may_replace: &|path, there| workspace::as_scanned(&scan, path, there),
-            };
-            let from = open(&tar)?;
-            let done = workspace::unpack_where(from, &folder, &Limits::default(), &guard)?;
-            let _ = std::fs::remove_file(&tar);
-            Ok(done.omitted)
+            let may_replace =
+                |path: &Path, there: Option<&rustix::fs::Stat>| workspace::as_scanned(&scan, path, there);
+            unpack(&tar, &folder, files, &may_replace)
         })
         .await
     }
@@ -96,12 +95,15 @@ impl Sides {
         let path = self.state.join("fetched.tar");
         let file = private_file(&path).map_err(|source| io_error("an archive cannot be written", source))?;
         let mut to = tokio::fs::File::from_std(file);
-        let (code, stderr) = inside.run_into(FETCH, "", Some(joined(files, '\n')), &mut to).await?;
+        let (code, stderr) = inside.run_into(FETCH, "", Some(joined(files, '\0')), &mut to).await?;
         to.flush().await.map_err(|source| io_error("an archive cannot be written", source))?;
-        // 1 is "something changed meanwhile", which the next look sees.
-        if code > 1 && code != 2 {
-            return Err(Error::new(ErrorKind::BackendFailed, format!("`tar` in the sandbox ended with {code}"))
-                .with_hint(format!("a mirror needs `tar` inside; it said: {stderr}")));
+        let is_empty = to.metadata().await.is_ok_and(|metadata| metadata.len() == 0);
+        if (code != 0 && code != IN_PART) || is_empty {
+            return Err(Error::new(
+                ErrorKind::BackendFailed,
+                format!("`tar` in the sandbox ended with {code}"),
+            )
+            .with_hint(format!("a mirror needs `tar` inside; it said: {stderr}")));
         }
         Ok(path)
     }
@@ -111,12 +113,7 @@ impl Sides {
         let tar = self.fetched(inside, &files).await?;
         blocking(move || {
             super::seed::make_private(&to)?;
-            let wanted: BTreeSet<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-            let guard =
-                workspace::Guard { wanted: &|path| wanted.contains(path), may_replace: &|_, _| true };
-            workspace::unpack_where(open(&tar)?, &to, &Limits::default(), &guard)?;
-            let _ = std::fs::remove_file(&tar);
-            Ok(())
+            unpack(&tar, &to, files, &|_, _| true).map(drop)
         })
         .await
     }
@@ -124,7 +121,7 @@ impl Sides {
     /// Brings the sandbox up to what is here.
     pub(super) async fn bring_up(&self, inside: &Inside, plan: &Plan) -> Result<Omissions> {
         let orders = self.orders(plan);
-        if orders.is_empty() {
+        if orders.is_empty() && !self.listing.unfinished {
             return Ok(Omissions::default());
         }
         let files: Vec<String> = plan
@@ -153,7 +150,8 @@ impl Sides {
         let path = self.state.join("sent.tar");
         let (folder, scan, to) = (self.folder.clone(), self.scan.clone(), path.clone());
         let packed = blocking(move || {
-            let file = private_file(&to).map_err(|source| io_error("an archive cannot be written", source))?;
+            let file =
+                private_file(&to).map_err(|source| io_error("an archive cannot be written", source))?;
             let out = std::io::BufWriter::with_capacity(256 << 10, file);
             workspace::pack_paths(&folder, &files, &scan, out)
         })
@@ -206,12 +204,31 @@ fn kind(entry: Option<&Entry>) -> Option<Kind> {
     entry.map(|entry| entry.kind)
 }
 
-fn open(tar: &Path) -> Result<std::io::BufReader<std::fs::File>> {
+/// Unpacks what was asked for and removes the archive. What did not come is told, too.
+fn unpack(
+    tar: &Path,
+    folder: &Path,
+    files: Vec<String>,
+    may_replace: &dyn Fn(&Path, Option<&rustix::fs::Stat>) -> bool,
+) -> Result<Omissions> {
+    let missing: RefCell<BTreeSet<PathBuf>> = RefCell::new(files.iter().map(PathBuf::from).collect());
+    let wanted: BTreeSet<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    let is_wanted = |path: &Path| {
+        missing.borrow_mut().remove(path);
+        wanted.contains(path)
+    };
+    let guard = workspace::Guard { wanted: &is_wanted, may_replace };
     let file = std::fs::File::open(tar).map_err(|source| io_error("an archive cannot be read", source))?;
-    Ok(std::io::BufReader::with_capacity(256 << 10, file))
+    let from = std::io::BufReader::with_capacity(256 << 10, file);
+    let mut omitted = workspace::unpack_where(from, folder, &Limits::default(), &guard)?.omitted;
+    for path in missing.borrow().iter() {
+        omitted.add(path, Why::Changed);
+    }
+    let _ = std::fs::remove_file(tar);
+    Ok(omitted)
 }
 
 /// A folder in the workspace, so that a rename is enough. Its name is one that no mirror carries.
 fn stage_name() -> String {
-    format!(".sandboxer-tmp-{}", sandboxer_core::ExecId::generate())
+    format!("{STAGE}{}", sandboxer_core::ExecId::generate())
 }

@@ -47,7 +47,7 @@ impl Engine {
             Ok(Ok(path)) => Some(path.display().to_string()),
             Ok(Err(_)) | Err(_) => None,
         };
-        tracing::warn!(error = ?error, sandbox = %id, rescued, "the last changes could not be brought down");
+        tracing::error!(error = ?error, sandbox = %id, rescued, "the last changes could not be brought down");
         let data = json!({ "reason": error.to_string(), "kept": rescued });
         self.tell(id, "sandbox.workspace_not_synced", data).await;
     }
@@ -73,9 +73,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what is kept of a mirror, but for what its owner still has to look at.
-    pub(crate) fn forget_mirror(&self, id: SandboxId) {
+    /// Removes what is kept for a workspace, but for what its owner still has to look at.
+    pub(crate) fn forget_workspace(&self, id: SandboxId) {
         let Ok(places) = self.places() else { return };
+        let _ = std::fs::remove_file(places.seed(id));
         let folder = places.mirror(id);
         for name in ["state.json", "state.json.new", "fetched.tar", "sent.tar", "lock"] {
             let _ = std::fs::remove_file(folder.join(name));
@@ -85,6 +86,8 @@ impl Engine {
     }
 
     pub(super) async fn tell_conflicts(&self, id: SandboxId, report: &SyncReport) {
+        let paths: Vec<&str> = report.conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+        tracing::error!(sandbox = %id, ?paths, "both sides changed these files of the workspace; neither was touched");
         let data = json!({ "folder": report.folder, "conflicts": report.conflicts });
         self.tell(id, "sandbox.workspace_conflict", data).await;
     }

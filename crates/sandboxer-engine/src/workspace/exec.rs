@@ -43,11 +43,15 @@ impl ExecControl for Synced {
     async fn wait(&self) -> Result<ExecOutcome> {
         let outcome = self.control.wait().await?;
         let sync = || async {
-            let work =
-                self.engine.sync_now(self.id, self.inside.clone(), self.folder.clone(), Direction::Down.into());
+            let work = self.engine.sync_now(
+                self.id,
+                self.inside.clone(),
+                self.folder.clone(),
+                Direction::Down.into(),
+            );
             // The command has ended as it has; what it changed stays in the sandbox until the next sync.
             if let Err(error) = work.await {
-                tracing::warn!(error = ?error, sandbox = %self.id, "the workspace could not be brought down");
+                tracing::error!(error = ?error, sandbox = %self.id, "the workspace could not be brought down");
                 self.engine.tell_sync_failed(self.id, &error).await;
             }
         };

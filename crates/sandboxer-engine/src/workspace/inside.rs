@@ -66,13 +66,20 @@ impl Inside {
         };
         let mut stderr = session.stderr.take();
         let mut limited = session.stdout.take(MAX_OUTPUT);
-        let (copied, words, (), outcome) =
-            tokio::join!(tokio::io::copy(&mut limited, to), words(stderr.as_mut()), feed, session.control.wait());
+        let (copied, words, (), outcome) = tokio::join!(
+            tokio::io::copy(&mut limited, to),
+            words(stderr.as_mut()),
+            feed,
+            session.control.wait()
+        );
         let copied = copied.map_err(|source| {
             Error::new(ErrorKind::BackendFailed, "what the sandbox says broke off").with_source(source)
         })?;
         if copied == MAX_OUTPUT {
-            return Err(Error::new(ErrorKind::TooLarge, "the workspace in the sandbox is too large to be mirrored"));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "the workspace in the sandbox is too large to be mirrored",
+            ));
         }
         let outcome = outcome?;
         if outcome.timed_out {

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sandboxer_core::{Error, ErrorKind, Result};
-use sandboxer_workspace::{Entry, Kind, Manifest, Omissions, Why, is_portable, stays_inside};
+use sandboxer_workspace::{Entry, Kind, Manifest, Omissions, Scan, Why, is_portable, stays_inside};
 
 use super::inside::Inside;
 use super::mirror::RemoteCache;
 
 /// One line each: mode, size, times, inode, name. Names with control characters could forge lines and are passed over.
-const LIST: &str = r"date +%s || exit 9
+pub(super) const LIST: &str = r"date +%s || exit 9
 exec find . -name '*[[:cntrl:]]*' -prune -o \( -type f -o -type d -o -type l \) -exec stat -c '%f %s %Y %Z %i %n' {} +";
-const HASH: &str = "exec xargs -0 sha256sum";
-const LINKS: &str = r#"while IFS= read -r p; do t=$(readlink "$p") || continue; printf '%s\n%s\n' "$p" "$t"; done"#;
+pub(super) const HASH: &str = "exec xargs -0 sha256sum";
+pub(super) const LINKS: &str =
+    r#"while IFS= read -r p; do t=$(readlink "$p") || continue; printf '%s\n%s\n' "$p" "$t"; done"#;
+/// What the name of a stage starts with.
+pub(super) const STAGE: &str = ".sandboxer-tmp-";
 /// A file may go away between being found and being looked at; a second look then sees the truth.
 const ATTEMPTS: usize = 4;
 
@@ -27,18 +30,20 @@ pub(super) struct Listing {
     pub(super) omitted: Omissions,
     /// How many contents had to be read.
     pub(super) read: usize,
+    /// An interrupted sync left its stage.
+    pub(super) unfinished: bool,
 }
 
 impl Inside {
-    pub(super) async fn list(&self, known: &RemoteCache) -> Result<Listing> {
+    /// Everything by name and stamp; contents only where the stamp is a known one.
+    pub(super) async fn list(&self, known: &RemoteCache) -> Result<(Listing, Unknown)> {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
             let ran = self.run(LIST, "", None).await?;
             if ran.code == 0 {
                 let mut listing = Listing::default();
                 let unknown = parse(&String::from_utf8_lossy(&ran.stdout), known, &mut listing)?;
-                self.read_contents(unknown, &mut listing).await?;
-                return Ok(listing);
+                return Ok((listing, unknown));
             }
             last = ran.stderr;
         }
@@ -48,7 +53,11 @@ impl Inside {
             .with_hint(format!("it needs `find`, `stat` and readable folders inside; it said: {last}")))
     }
 
-    async fn read_contents(&self, unknown: Unknown, listing: &mut Listing) -> Result<()> {
+    /// Reads the contents that are not known yet.
+    pub(super) async fn read_contents(&self, mut unknown: Unknown, listing: &mut Listing) -> Result<()> {
+        for paths in [&mut unknown.files, &mut unknown.links] {
+            paths.retain(|path| listing.manifest.0.contains_key(path));
+        }
         listing.read = unknown.files.len() + unknown.links.len();
         let mut contents: BTreeMap<String, String> = BTreeMap::new();
         if !unknown.files.is_empty() {
@@ -72,6 +81,23 @@ impl Inside {
 }
 
 impl Listing {
+    /// Forgets what is ignored, before anything of it is read.
+    pub(super) fn drop_ignored(&mut self, scan: &Scan) {
+        let mut folder: Option<String> = None;
+        self.manifest.0.retain(|path, entry| {
+            if folder.as_ref().is_some_and(|folder| path.starts_with(folder.as_str())) {
+                return false;
+            }
+            // What the walk here came by is not ignored.
+            let goes = !scan.manifest.0.contains_key(path)
+                && scan.ignored.ignores(Path::new(path), entry.kind == Kind::Dir);
+            if goes && entry.kind == Kind::Dir {
+                folder = Some(format!("{path}/"));
+            }
+            !goes
+        });
+    }
+
     fn leave_out(&mut self, path: &str, why: Why) {
         self.manifest.0.remove(path);
         self.omitted.add(Path::new(path), why);
@@ -87,17 +113,19 @@ impl Listing {
     }
 }
 
+/// Paths whose contents have to be read.
 #[derive(Default)]
-struct Unknown {
+pub(super) struct Unknown {
     files: Vec<String>,
     links: Vec<String>,
 }
 
 fn parse(text: &str, known: &RemoteCache, listing: &mut Listing) -> Result<Unknown> {
     let mut lines = text.lines();
-    let taken = lines.next().and_then(|line| line.trim().parse().ok()).ok_or_else(|| {
-        Error::new(ErrorKind::BackendFailed, "the sandbox does not tell its time")
-    })?;
+    let taken = lines
+        .next()
+        .and_then(|line| line.trim().parse().ok())
+        .ok_or_else(|| Error::new(ErrorKind::BackendFailed, "the sandbox does not tell its time"))?;
     listing.cache.taken = taken;
     let mut unknown = Unknown::default();
     for line in lines {
@@ -106,6 +134,7 @@ fn parse(text: &str, known: &RemoteCache, listing: &mut Listing) -> Result<Unkno
             listing.omitted.add(Path::new(seen.path), Why::Name);
             continue;
         }
+        listing.unfinished |= seen.path.starts_with(STAGE);
         let entry = match seen.kind {
             Kind::Dir => Entry::dir(),
             Kind::File => Entry { size: seen.size, ..Entry::file("", seen.exec) },

@@ -50,8 +50,11 @@ impl Mirror {
         let bytes = std::fs::read(&path)
             .map_err(|source| io_error("the state of the mirror cannot be read", source))?;
         serde_json::from_slice(&bytes).map_err(|source| {
-            Error::new(ErrorKind::StoreFailed, format!("{} is not readable as a mirror's state", path.display()))
-                .with_source(source)
+            Error::new(
+                ErrorKind::StoreFailed,
+                format!("{} is not readable as a mirror's state", path.display()),
+            )
+            .with_source(source)
         })
     }
 
@@ -59,7 +62,8 @@ impl Mirror {
     pub(super) fn save(&self, folder: &Path) -> Result<()> {
         let failed = |source| io_error("the state of the mirror cannot be written", source);
         let bytes = serde_json::to_vec(self).map_err(|source| {
-            Error::new(ErrorKind::Internal, "the state of a mirror cannot be written as JSON").with_source(source)
+            Error::new(ErrorKind::Internal, "the state of a mirror cannot be written as JSON")
+                .with_source(source)
         })?;
         let unfinished = folder.join("state.json.new");
         let mut file = private_file(&unfinished).map_err(failed)?;

@@ -9,6 +9,8 @@ mod exec;
 mod inside;
 mod listing;
 mod mirror;
+#[cfg(test)]
+mod portable_tests;
 mod report;
 mod seed;
 mod source;
@@ -35,6 +37,10 @@ pub(crate) struct Places {
 impl Places {
     fn staging(&self) -> PathBuf {
         self.home.join("staging")
+    }
+
+    fn seed(&self, id: SandboxId) -> PathBuf {
+        self.staging().join(format!("{id}.tar"))
     }
 
     fn mirrors(&self) -> PathBuf {

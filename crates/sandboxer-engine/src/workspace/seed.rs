@@ -33,7 +33,7 @@ impl Engine {
         let (id, is_mirror) = (record.id(), mirrored(record).is_some());
         let seed = blocking(move || {
             make_private(&places.staging())?;
-            let seed = Seed(places.staging().join(format!("{id}.tar")));
+            let seed = Seed(places.seed(id));
             let rules = Rules::workspace();
             // The manifest first: what changes before it is packed is then seen as a change, not missed.
             if is_mirror {
@@ -67,7 +67,7 @@ impl Engine {
         for (_, id) in named_after_sandboxes(&places.mirrors()) {
             let stored = self.inner.store.get(id).await?;
             if stored.is_none_or(|stored| stored.record.state() == State::Destroyed) {
-                self.forget_mirror(id);
+                self.forget_workspace(id);
             }
         }
         Ok(())

@@ -19,8 +19,25 @@ const BLOCKED: &[&str] = &[
 const ALLOWED: &[&str] = &["/usr/src", "/usr/local/src", "/var/tmp", "/var/www", "/var/lib/jenkins"];
 /// Below every home: keys, tokens and the configuration that holds them.
 const BLOCKED_IN_HOME: &[&str] = &[
-    ".aws", ".azure", ".cargo", ".claude", ".codex", ".config", ".docker", ".gem", ".gnupg", ".hermes", ".kube",
-    ".local", ".mozilla", ".npm", ".openclaw", ".password-store", ".ssh", ".subversion", ".terraform.d",
+    ".aws",
+    ".azure",
+    ".cargo",
+    ".claude",
+    ".codex",
+    ".config",
+    ".docker",
+    ".gem",
+    ".gnupg",
+    ".hermes",
+    ".kube",
+    ".local",
+    ".mozilla",
+    ".npm",
+    ".openclaw",
+    ".password-store",
+    ".ssh",
+    ".subversion",
+    ".terraform.d",
     ".thunderbird",
 ];
 
@@ -30,17 +47,26 @@ impl Engine {
         let spec = &plan.spec;
         let Some(source) = &spec.workspace_source else { return Ok(None) };
         caller.require(Action::ReadFolders).map_err(|error| {
-            Error::new(ErrorKind::Denied, "only an operator may name a folder of the server's machine as a source")
-                .with_hint("send the files with `PUT …/archive`, or use a key of actor type `adm`")
-                .with_source(error)
+            Error::new(
+                ErrorKind::Denied,
+                "only an operator may name a folder of the server's machine as a source",
+            )
+            .with_hint("send the files with `PUT …/archive`, or use a key of actor type `adm`")
+            .with_source(error)
         })?;
         if plan.from.is_some() {
-            return Err(Error::new(ErrorKind::InvalidInput, "a snapshot has its workspace's content already")
-                .with_hint("leave out the source; `sandboxer cp` adds files to a sandbox"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a snapshot has its workspace's content already",
+            )
+            .with_hint("leave out the source; `sandboxer cp` adds files to a sandbox"));
         }
         if spec.workspace.access == WorkspaceAccess::None {
-            return Err(Error::new(ErrorKind::InvalidInput, "`access: none` gives no workspace, so it has no source")
-                .with_hint("leave out the source, or ask for `ro` or `rw`"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "`access: none` gives no workspace, so it has no source",
+            )
+            .with_hint("leave out the source, or ask for `ro` or `rw`"));
         }
         let places = self.places()?;
         let resolved = resolve(Path::new(source), &places.home, &homes())?;
@@ -57,7 +83,10 @@ fn resolve(source: &Path, state: &Path, homes: &[PathBuf]) -> Result<PathBuf> {
             .with_hint("name a folder with a project in it, outside of system paths and credential folders")
     };
     if !source.is_absolute() || source.as_os_str().len() > 4_000 {
-        return Err(refused(ErrorKind::InvalidInput, "it is not an absolute path of reasonable length".into()));
+        return Err(refused(
+            ErrorKind::InvalidInput,
+            "it is not an absolute path of reasonable length".into(),
+        ));
     }
     let resolved = source.canonicalize().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => refused(ErrorKind::NotFound, "there is no such folder".into()),
@@ -122,7 +151,9 @@ mod tests {
         let homes = [PathBuf::from("/home/ann"), PathBuf::from("/root")];
         let state = Path::new("/data/sandboxer");
         let why = |path: &str| blocked(Path::new(path), state, &homes);
-        for path in ["/", "/etc", "/etc/ssh", "/proc", "/usr/lib", "/var", "/home", "/home/ann", "/root", "/data"] {
+        for path in
+            ["/", "/etc", "/etc/ssh", "/proc", "/usr/lib", "/var", "/home", "/home/ann", "/root", "/data"]
+        {
             assert!(why(path).is_some(), "{path}");
         }
         for path in ["/home/ann/.ssh", "/home/ann/.config/x", "/root/.aws", "/data/sandboxer/mirrors"] {

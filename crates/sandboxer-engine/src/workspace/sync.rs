@@ -93,16 +93,23 @@ impl Engine {
             let run = Run { engine, id, inside, folder, options, lock };
             run.carry_out(mirror).await
         });
-        work.await.map_err(|source| Error::new(ErrorKind::Internal, "a sync broke off").with_source(source))?
+        work.await
+            .map_err(|source| Error::new(ErrorKind::Internal, "a sync broke off").with_source(source))?
     }
 
     /// Before a command of a mirror. Any other sandbox costs a look at its record and nothing more.
-    pub(crate) async fn sync_before_exec(&self, stored: &Stored, inside: impl FnOnce() -> Inside) -> Result<()> {
+    pub(crate) async fn sync_before_exec(
+        &self,
+        stored: &Stored,
+        inside: impl FnOnce() -> Inside,
+    ) -> Result<()> {
         let Some(folder) = mirrored(&stored.record) else { return Ok(()) };
-        self.sync_now(stored.record.id(), inside(), folder, Direction::Up.into()).await.map(drop).map_err(|error| {
-            Error::new(error.kind(), "the workspace could not be brought up to date before the command")
-                .with_source(error)
-        })
+        self.sync_now(stored.record.id(), inside(), folder, Direction::Up.into()).await.map(drop).map_err(
+            |error| {
+                Error::new(error.kind(), "the workspace could not be brought up to date before the command")
+                    .with_source(error)
+            },
+        )
     }
 }
 
@@ -161,7 +168,9 @@ impl Run {
             sandboxer_workspace::sweep_unfinished(&folder, &scan)?;
             Ok(scan)
         });
-        let (scan, listing) = tokio::try_join!(here, self.inside.list(remote))?;
+        let (scan, (mut listing, unknown)) = tokio::try_join!(here, self.inside.list(remote))?;
+        listing.drop_ignored(&scan);
+        self.inside.read_contents(unknown, &mut listing).await?;
         let (folder, state) = (self.folder.clone(), self.lock.folder.clone());
         Ok(Sides { folder, scan: Arc::new(scan), listing, state })
     }
@@ -247,15 +256,16 @@ impl View {
                 || !scan.ignored.ignores(Path::new(path), entry.kind == Kind::Dir)
         };
         let part = |manifest: &Manifest| {
-            let kept = manifest.0.iter().filter(|(path, entry)| !unknown.covers(path) && carried(path, entry));
+            let kept =
+                manifest.0.iter().filter(|(path, entry)| !unknown.covers(path) && carried(path, entry));
             Manifest(kept.map(|(path, entry)| (path.clone(), entry.clone())).collect())
         };
         let (local, mut remote) = (part(&scan.manifest), part(&listing.manifest));
         let set_aside = base.0.iter().filter(|(path, _)| unknown.covers(path));
         let set_aside = set_aside.map(|(path, entry)| (path.clone(), entry.clone())).collect();
         let base = part(base);
-        remote.0.retain(|path, _| !is_protected(path));
-        let protected = base.0.iter().filter(|(path, _)| is_protected(path));
+        remote.0.retain(|path, entry| !is_protected(path, entry.kind));
+        let protected = base.0.iter().filter(|(path, entry)| is_protected(path, entry.kind));
         remote.0.extend(protected.map(|(path, entry)| (path.clone(), entry.clone())));
         Self { base, local, remote, set_aside }
     }
@@ -271,6 +281,8 @@ impl<'a> Unknown<'a> {
 
     fn covers(&self, path: &str) -> bool {
         !self.0.is_empty()
-            && Path::new(path).ancestors().any(|above| above.to_str().is_some_and(|above| self.0.contains(above)))
+            && Path::new(path)
+                .ancestors()
+                .any(|above| above.to_str().is_some_and(|above| self.0.contains(above)))
     }
 }

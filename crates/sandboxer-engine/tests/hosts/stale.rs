@@ -140,10 +140,10 @@ async fn a_start_cleans_this_machine_at_once_and_other_hosts_apart() {
     }
     site.fleet.calls();
     let second = site.second_engine();
-    assert_eq!(second.reconcile().await.unwrap().removed, [tag.clone()]);
+    assert_eq!(second.reconcile().await.unwrap().removed, [&*tag]);
     second.refresh().await.unwrap();
     assert!(site.fleet.calls().iter().all(|call| call.ends_with(LOCAL)), "no other host was contacted");
-    assert_eq!(site.fleet.living("a"), [tag.clone()]);
+    assert_eq!(site.fleet.living("a"), [&*tag]);
     assert_eq!(second.reconcile_remote().await.unwrap().removed, [tag]);
     assert!(site.fleet.living("a").is_empty());
 }

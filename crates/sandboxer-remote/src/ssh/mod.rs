@@ -62,9 +62,9 @@ impl Ssh {
         self.obtain(wish::Terminal { command, terminal }).await
     }
 
-    /// A connection to a port on the host's loopback.
-    pub(crate) async fn forward(&self, port: u16) -> Result<BoxDuplex> {
-        self.obtain(wish::Port(port)).await
+    /// A connection to a port of this address, as seen from the host.
+    pub(crate) async fn forward(&self, address: std::net::IpAddr, port: u16) -> Result<BoxDuplex> {
+        self.obtain(wish::Port(address, port)).await
     }
 
     /// Finds a connection that takes one more session.

@@ -152,12 +152,19 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Waits until the session is over. An error means that the connection was lost.
-    pub(crate) async fn ended(mut self) -> Result<(), IoError> {
+    /// Waits until the session is over and gives its exit code. An error means that the connection was lost.
+    ///
+    /// The exit code may come before the last output; the client closes the line when everything has been delivered.
+    pub(crate) async fn ended(mut self) -> Result<Option<i32>, IoError> {
+        let mut code = None;
         loop {
-            let mut message = self.client.receive().await?;
+            let mut message = match self.client.receive().await {
+                Ok(message) => message,
+                Err(error) => return code.ok_or(error),
+            };
             if message.number() == Some(S_EXIT_MESSAGE) {
-                return Ok(());
+                let _session = message.number();
+                code = Some(message.number().and_then(|code| i32::try_from(code).ok()));
             }
         }
     }

@@ -52,7 +52,7 @@ impl Wish for Terminal<'_> {
     }
 }
 
-pub(super) struct Port(pub(super) u16);
+pub(super) struct Port(pub(super) std::net::IpAddr, pub(super) u16);
 
 impl Wish for Port {
     type Gives = BoxDuplex;
@@ -63,7 +63,7 @@ impl Wish for Port {
         let stream = tokio::net::UnixStream::from_std(ours).map_err(Refused::io)?;
         let theirs = OwnedFd::from(theirs);
         let copy = theirs.try_clone().map_err(Refused::io)?;
-        let session = client.forward("127.0.0.1", self.0, [copy, theirs]).await?;
+        let session = client.forward(&self.0.to_string(), self.1, [copy, theirs]).await?;
         Ok(Box::pin(Forwarded::new(stream, session)))
     }
 }

@@ -77,6 +77,10 @@ async fn roles_and_ownership() {
         (&adm, "/v1/keys", 200),
         (&agt, "/v1/inspect/host", 403),
         (&atm, "/v1/inspect/host", 200),
+        (&agt, "/v1/inspect/stale", 403),
+        (&atm, "/v1/inspect/stale", 200),
+        (&agt, "/v1/hosts", 403),
+        (&atm, "/v1/hosts", 200),
         (&agt, "/metrics", 403),
         (&atm, "/metrics", 200),
     ] {

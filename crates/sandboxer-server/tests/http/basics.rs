@@ -167,7 +167,7 @@ async fn the_catalog_and_the_host() {
     assert_eq!(hosts["items"][0]["name"], "local");
     let id = server.create().await;
     let host: Value = server.get("/v1/inspect/host").send().await.unwrap().json().await.unwrap();
-    assert_eq!(host["facts"]["kernel"], "test");
+    assert_eq!(host["facts"]["kernel"]["release"], "test");
     let seen: Value =
         server.get(&format!("/v1/inspect/sandboxes/{id}")).send().await.unwrap().json().await.unwrap();
     assert_eq!(seen["backend"]["alive"], true);

@@ -66,7 +66,7 @@ pub(crate) async fn a_snapshot_is_planned_taken_and_removed_with_its_events(plac
     let intent = store.snapshot_insert(planned(&sandbox, Some("key_1")), false, lease("me")).await.unwrap();
     let id = intent.record.snapshot.snapshot_id;
     assert_eq!(store.snapshot_get(id).await.unwrap(), Some(intent.clone()));
-    assert_eq!(store.snapshots_unsettled().await.unwrap(), [intent.clone()]);
+    assert_eq!(store.snapshots_unsettled().await.unwrap(), std::slice::from_ref(&intent));
     assert_eq!(listed(&*store, &SnapshotFilter::default()).await, [], "nothing is there yet");
 
     let done = store.snapshot_taken(&intent, taken(id), false, fact("snapshot.created")).await.unwrap();
@@ -87,7 +87,7 @@ pub(crate) async fn a_doomed_one_is_unsettled_until_it_goes(place: &dyn Place) {
     let sandbox = put(&*store, record(), State::Ready).await;
     let made = take(&*store, &sandbox, None).await;
     let doomed = store.snapshot_claim(&made, true, Some(lease("me"))).await.unwrap();
-    assert_eq!(store.snapshots_unsettled().await.unwrap(), [doomed.clone()]);
+    assert_eq!(store.snapshots_unsettled().await.unwrap(), std::slice::from_ref(&doomed));
     assert_eq!(listed(&*store, &SnapshotFilter::default()).await.len(), 1, "it is still there");
     let kept = store.snapshot_claim(&doomed, false, None).await.unwrap();
     assert!(!kept.doomed && kept.lease.is_none());

@@ -111,8 +111,9 @@ impl Liar {
             Lie::EnvInArguments => {
                 let env = std::mem::take(&mut spec.env);
                 let pairs = env.into_iter().map(|(key, value)| format!("{key}={value}"));
-                spec.argv =
-                    std::iter::once("env".to_owned()).chain(pairs).chain(spec.argv.drain(..)).collect();
+                // A shell around it, which stays for as long as the command does.
+                let around = ["/bin/sh", "-c", "\"$@\"; exit $?", "sh", "env"].map(str::to_owned);
+                spec.argv = around.into_iter().chain(pairs).chain(spec.argv.drain(..)).collect();
             }
             _ => {}
         }

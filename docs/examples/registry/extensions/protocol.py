@@ -100,7 +100,9 @@ class Server:
                 threading.Thread(target=self.run, args=(request, method, params), daemon=True).start()
             elif params.get("request") in self.requests:
                 self.requests[params["request"]].hear(method, params)
-        # The end of our input is the end of whoever needs us. Work that is half done stops here and is found by its tag.
+        # The end of our input is the end of whoever needs us: commands end, and work that is half done is found by its tag.
+        for request in list(self.requests.values()):
+            request.hear("cancel", {})
         os._exit(0)
 
     def run(self, request, method, params):

@@ -26,7 +26,8 @@ pub(super) async fn check_out(reference: &str, folder: &Path) -> Result<()> {
         Some(path) => resolve(path, wanted).await.unwrap_or_else(|| wanted.to_owned()),
         None => wanted.to_owned(),
     };
-    git(folder, &["fetch", "--quiet", "--depth=1", "--no-tags", "--", &repository, &wanted], reference).await?;
+    git(folder, &["fetch", "--quiet", "--depth=1", "--no-tags", "--", &repository, &wanted], reference)
+        .await?;
     git(folder, &["checkout", "--quiet", "--detach", "FETCH_HEAD"], reference).await
 }
 
@@ -36,7 +37,8 @@ fn split(reference: &str) -> Result<(&str, &str)> {
         Some((repository, wanted)) => (repository, wanted),
         None => (reference, "HEAD"),
     };
-    let is_plain = |text: &str| !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_control);
+    let is_plain =
+        |text: &str| !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_control);
     if !is_plain(repository) || !is_plain(wanted) || wanted.contains([':', ' ', '^', '~', '\\']) {
         return Err(Error::new(
             ErrorKind::InvalidInput,
@@ -57,9 +59,10 @@ fn local_path(repository: &str) -> Option<&str> {
 }
 
 fn absolute(path: &str) -> Result<String> {
-    std::path::absolute(path).ok().and_then(|path| path.to_str().map(str::to_owned)).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidInput, format!("`{}` is not a path", printable(path)))
-    })
+    std::path::absolute(path)
+        .ok()
+        .and_then(|path| path.to_str().map(str::to_owned))
+        .ok_or_else(|| Error::new(ErrorKind::InvalidInput, format!("`{}` is not a path", printable(path))))
 }
 
 /// The commit that a reference means in a local repository.
@@ -77,7 +80,14 @@ fn base(folder: &Path) -> Command {
     command
         .arg("-C")
         .arg(folder)
-        .args(["-c", "protocol.version=2", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"])
+        .args([
+            "-c",
+            "protocol.version=2",
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "advice.detachedHead=false",
+        ])
         .env("GIT_TERMINAL_PROMPT", "0")
         // `ext::` and friends run programs.
         .env("GIT_ALLOW_PROTOCOL", "file:git:http:https:ssh")
@@ -91,7 +101,10 @@ async fn git(folder: &Path, args: &[&str], reference: &str) -> Result<()> {
     let output = tokio::time::timeout(PATIENCE, base(folder).args(args).output())
         .await
         .map_err(|_| {
-            Error::new(ErrorKind::Timeout, format!("git took longer than {} s for `{shown}`", PATIENCE.as_secs()))
+            Error::new(
+                ErrorKind::Timeout,
+                format!("git took longer than {} s for `{shown}`", PATIENCE.as_secs()),
+            )
         })?
         .map_err(|source| {
             Error::new(ErrorKind::InvalidInput, format!("`{shown}` cannot be fetched: git does not start"))
@@ -103,8 +116,13 @@ async fn git(folder: &Path, args: &[&str], reference: &str) -> Result<()> {
     }
     let words = redact(String::from_utf8_lossy(&output.stderr).trim());
     let words: String = words.chars().rev().take(LAST_WORDS).collect::<Vec<_>>().into_iter().rev().collect();
-    Err(Error::new(ErrorKind::NotFound, format!("git cannot get `{shown}`: {}", words.replace(['\n', '\r'], " ")))
-        .with_hint("check the address, the reference after `#`, and that git reaches it without asking for a password"))
+    Err(Error::new(
+        ErrorKind::NotFound,
+        format!("git cannot get `{shown}`: {}", words.replace(['\n', '\r'], " ")),
+    )
+    .with_hint(
+        "check the address, the reference after `#`, and that git reaches it without asking for a password",
+    ))
 }
 
 /// The same text without the `user:password@` of addresses.

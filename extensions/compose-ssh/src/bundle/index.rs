@@ -22,9 +22,14 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Located {
     /// A file or folder of the bundle; the root is the empty path.
-    Inside { path: String, directory: bool },
+    Inside {
+        path: String,
+        directory: bool,
+    },
     /// Nothing is there yet; the path itself stays inside.
-    Missing { path: String },
+    Missing {
+        path: String,
+    },
     Outside,
 }
 
@@ -76,18 +81,27 @@ impl Index {
                     self.entries.insert(parent.to_owned(), Kind::Directory);
                 }
                 // Unpacking it would write through the link.
-                Some(_) => return Err(refuse(&format!("`{}`, below something that is no folder", printable(&path)))),
+                Some(_) => {
+                    return Err(refuse(&format!(
+                        "`{}`, below something that is no folder",
+                        printable(&path)
+                    )));
+                }
             }
             above = parent;
         }
-        let replaces_folder = matches!(self.entries.get(&path), Some(Kind::Directory)) && kind != Kind::Directory;
+        let replaces_folder =
+            matches!(self.entries.get(&path), Some(Kind::Directory)) && kind != Kind::Directory;
         let replaces_link = matches!(self.entries.get(&path), Some(Kind::Link(_)));
         if replaces_folder || replaces_link {
             return Err(refuse(&format!("`{}` twice, as different things", printable(&path))));
         }
         self.entries.insert(path, kind);
         if self.entries.len() > MAX_ENTRIES {
-            return Err(Error::new(ErrorKind::TooLarge, format!("the bundle has more than {MAX_ENTRIES} entries")));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("the bundle has more than {MAX_ENTRIES} entries"),
+            ));
         }
         Ok(())
     }
@@ -205,7 +219,9 @@ mod tests {
     #[test]
     fn whatever_leads_out_is_outside() {
         let index = index();
-        for path in ["/etc", "~/x", "..", "data/../..", "out", "out/passwd", "up/x", "loop", "data/../out/../x"] {
+        for path in
+            ["/etc", "~/x", "..", "data/../..", "out", "out/passwd", "up/x", "loop", "data/../out/../x"]
+        {
             assert_eq!(index.locate("", path), Located::Outside, "{path}");
         }
     }

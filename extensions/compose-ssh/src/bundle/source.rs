@@ -78,12 +78,14 @@ pub(crate) async fn prepare(
             Origin::Folder(_) | Origin::Commit(_) => pack(&source, &rules, &target)?,
             Origin::Tar(_) => filter(&source, &rules, &target)?,
             Origin::Seed(_) => {
-                std::fs::copy(&source, &target).map_err(|source| unreadable("the seed cannot be read", source))?;
+                std::fs::copy(&source, &target)
+                    .map_err(|source| unreadable("the seed cannot be read", source))?;
                 Vec::new()
             }
         };
         let mut bundle = Bundle::open(folder, Vec::new())?;
-        bundle.left_out = secrets.into_iter().filter(|path| bundle.index.kind(path).is_none()).take(NAMED).collect();
+        bundle.left_out =
+            secrets.into_iter().filter(|path| bundle.index.kind(path).is_none()).take(NAMED).collect();
         Ok(bundle)
     };
     tokio::task::spawn_blocking(work)
@@ -95,10 +97,13 @@ fn rules(include: &[String], file: Option<&str>) -> Result<Rules> {
     let mut rules = Rules::bundle();
     // A `.dockerignore` speaks of build contexts; it commonly lists the very files that a stack is started from.
     rules.extra.extend(COMPOSE_NAMES.iter().map(|name| format!("!/{name}")));
-    rules.extra.extend(["!Dockerfile", "!Dockerfile.*", "!*.Dockerfile", "!.dockerignore"].map(str::to_owned));
+    rules
+        .extra
+        .extend(["!Dockerfile", "!Dockerfile.*", "!*.Dockerfile", "!.dockerignore"].map(str::to_owned));
     for path in include.iter().map(String::as_str).chain(file) {
         let path = path.trim().trim_start_matches("./");
-        if path.is_empty() || path.starts_with(['/', '!', '#']) || path.contains(['*', '?', '[', '\\', '\n']) {
+        if path.is_empty() || path.starts_with(['/', '!', '#']) || path.contains(['*', '?', '[', '\\', '\n'])
+        {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!("`{}` is not a path in the bundle", printable(path)),
@@ -171,7 +176,8 @@ fn filter(source: &Path, rules: &Rules, target: &Path) -> Result<Vec<String>> {
         let mut entry = entry.map_err(broken)?;
         let path = entry.path().map_err(broken)?.into_owned();
         let is_dir = entry.header().entry_type().is_dir();
-        let plain: PathBuf = path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
+        let plain: PathBuf =
+            path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
         if ignored.ignores(&plain, is_dir) {
             if secret.ignores(&plain, is_dir) && !is_dir {
                 left_out.push(plain.to_string_lossy().into_owned());

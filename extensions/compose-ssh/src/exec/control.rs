@@ -74,7 +74,10 @@ impl Inside {
         let command = self.site.with_engine(Command::new(argv)).timeout(KILL_LIMIT);
         let output = self.site.remote.output(command, 16 << 10).await?;
         // A container that is gone took the command with it.
-        if output.success() || output.last_words().contains("is not running") || output.last_words().contains("No such container") {
+        if output.success()
+            || output.last_words().contains("is not running")
+            || output.last_words().contains("No such container")
+        {
             return Ok(());
         }
         Err(sandboxer_remote::failure::of("ending a command", &output))
@@ -85,7 +88,9 @@ impl Inside {
         for _ in 0..3 {
             match self.signal(9, true).await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(exec = %self.exec_id, error = ?error, "a command could not be killed inside"),
+                Err(error) => {
+                    tracing::warn!(exec = %self.exec_id, error = ?error, "a command could not be killed inside")
+                }
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -101,7 +106,11 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn start(client: Arc<dyn ExecControl>, inside: Inside, timeout: Option<Dur>) -> Arc<dyn ExecControl> {
+    pub(super) fn start(
+        client: Arc<dyn ExecControl>,
+        inside: Inside,
+        timeout: Option<Dur>,
+    ) -> Arc<dyn ExecControl> {
         let inside = Arc::new(inside);
         let timed_out = Arc::new(AtomicBool::new(false));
         let watchdog = timeout.map(|timeout| {
@@ -124,7 +133,12 @@ impl ExecControl for Control {
         let outcome = self.client.wait().await?;
         self.ended.store(true, Ordering::SeqCst);
         if self.timed_out.load(Ordering::SeqCst) {
-            return Ok(ExecOutcome { exit_code: EXIT_TIMED_OUT, signal: None, timed_out: true, out_of_memory: false });
+            return Ok(ExecOutcome {
+                exit_code: EXIT_TIMED_OUT,
+                signal: None,
+                timed_out: true,
+                out_of_memory: false,
+            });
         }
         // The client reports what was killed inside as 128 and the signal.
         let signal = (129..=192).contains(&outcome.exit_code).then(|| outcome.exit_code - 128);

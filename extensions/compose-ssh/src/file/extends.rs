@@ -39,7 +39,8 @@ fn step(
     let (file, name) = match &extends.node.value {
         Value::Text(name) => (None, name.clone()),
         _ => {
-            let name = extends.node.get("service").ok_or_else(|| place.invalid("`extends` names no service"))?;
+            let name =
+                extends.node.get("service").ok_or_else(|| place.invalid("`extends` names no service"))?;
             let file = extends.node.get("file").map(|file| file.node.scalar("`file`")).transpose()?;
             (file, name.node.scalar("`service`")?)
         }
@@ -51,17 +52,20 @@ fn step(
             let base = super::folder_of(&place.file).to_owned();
             let Located::Inside { path, directory: false } = bundle.index.locate(&base, &file) else {
                 return Err(place
-                    .error(ErrorKind::Refused, format!("`extends` from `{}`, which is not a file of the bundle", printable(&file)))
+                    .error(
+                        ErrorKind::Refused,
+                        format!("`extends` from `{}`, which is not a file of the bundle", printable(&file)),
+                    )
                     .with_hint("put the file into the bundle"));
             };
             other = super::load(bundle, &path, variables, unset)?;
             &other
         }
     };
-    let below = below_root
-        .get("services")
-        .and_then(|services| services.node.get(&name))
-        .ok_or_else(|| place.invalid(format!("`extends` names `{}`, which is no service", printable(&name))))?;
+    let below =
+        below_root.get("services").and_then(|services| services.node.get(&name)).ok_or_else(|| {
+            place.invalid(format!("`extends` names `{}`, which is no service", printable(&name)))
+        })?;
     let below = step(&below.node, below_root, bundle, variables, unset, depth + 1)?;
     Ok(merge(below, service.clone()))
 }
@@ -74,8 +78,12 @@ fn merge(below: Node, above: Node) -> Node {
             below.extend(above);
             Value::List(below)
         }
-        (below @ Value::Map(_), Value::List(above)) => return merge(Node { place: place.clone(), value: below }, as_map(above, &place)),
-        (Value::List(below), above @ Value::Map(_)) => return merge(as_map(below, &place), Node { place: place.clone(), value: above }),
+        (below @ Value::Map(_), Value::List(above)) => {
+            return merge(Node { place: place.clone(), value: below }, as_map(above, &place));
+        }
+        (Value::List(below), above @ Value::Map(_)) => {
+            return merge(as_map(below, &place), Node { place: place.clone(), value: above });
+        }
         (below, Value::Null) => below,
         (_, above) => above,
     };

@@ -166,7 +166,8 @@ mod tests {
     use super::*;
 
     fn fill(text: &str) -> Result<String> {
-        let variables = BTreeMap::from([("A".to_owned(), "1".to_owned()), ("EMPTY".to_owned(), String::new())]);
+        let variables =
+            BTreeMap::from([("A".to_owned(), "1".to_owned()), ("EMPTY".to_owned(), String::new())]);
         let place = Place { file: "compose.yaml".into(), line: 3 };
         Scanner { variables: &variables, unset: &mut BTreeSet::new(), place: &place }.fill(text, 0)
     }

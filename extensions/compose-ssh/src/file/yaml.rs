@@ -114,8 +114,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 
     fn visit_f64<E>(self, value: f64) -> std::result::Result<Raw, E> {
-        Ok(serde_json::Number::from_f64(value)
-            .map_or_else(|| Raw::Text(value.to_string()), Raw::Number))
+        Ok(serde_json::Number::from_f64(value).map_or_else(|| Raw::Text(value.to_string()), Raw::Number))
     }
 
     fn visit_str<E>(self, value: &str) -> std::result::Result<Raw, E> {

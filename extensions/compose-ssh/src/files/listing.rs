@@ -42,7 +42,11 @@ fn entry(numbers: &str, name: String, target: &[u8], folder: &str) -> Result<Fil
         mode: format!("{:04o}", raw & 0o7777),
         uid: uid.parse().map_err(|_| garbled())?,
         gid: gid.parse().map_err(|_| garbled())?,
-        modified_at: modified.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default(),
+        modified_at: modified
+            .parse()
+            .ok()
+            .and_then(|seconds| Timestamp::from_second(seconds).ok())
+            .unwrap_or_default(),
         link_target: (kind == FileKind::Symlink).then(|| String::from_utf8_lossy(target).into_owned()),
     })
 }

@@ -44,7 +44,11 @@ struct Checked {
 }
 
 impl AsyncRead for Checked {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         match self.inner.as_mut().poll_read(cx, buf) {
             Poll::Ready(Ok(())) if buf.filled().len() == before && buf.remaining() > 0 => {}
@@ -55,7 +59,9 @@ impl AsyncRead for Checked {
         self.end = None;
         Poll::Ready(match outcome {
             Ok(outcome) if outcome.exit_code == 0 => Ok(()),
-            Ok(outcome) => Err(io::Error::other(format!("the container broke off with code {}", outcome.exit_code))),
+            Ok(outcome) => {
+                Err(io::Error::other(format!("the container broke off with code {}", outcome.exit_code)))
+            }
             Err(error) => Err(io::Error::other(error)),
         })
     }
@@ -99,9 +105,7 @@ pub(super) async fn into(remote: &Remote, command: Command, mut data: BoxRead) -
         tokio::select! {
             done = &mut rest => break done,
             done = &mut feed, if fed.is_none() => {
-                if let Err(error) = done {
-                    return Err(error);
-                }
+                done?;
                 fed = Some(());
             }
         }

@@ -10,8 +10,18 @@ use crate::bundle::Located;
 use crate::file::node::{Entry, Node, Value, escape};
 
 const KEYS: [&str; 12] = [
-    "context", "dockerfile", "args", "target", "network", "labels", "cache_from", "shm_size", "extra_hosts", "tags",
-    "no_cache", "pull",
+    "context",
+    "dockerfile",
+    "args",
+    "target",
+    "network",
+    "labels",
+    "cache_from",
+    "shm_size",
+    "extra_hosts",
+    "tags",
+    "no_cache",
+    "pull",
 ];
 
 impl Judge<'_> {
@@ -36,10 +46,15 @@ impl Judge<'_> {
             Located::Inside { directory: false, .. } => {
                 config.insert("dockerfile".into(), Json::String(escape(&file)));
             }
-            Located::Outside => self.refuse(&node.place, format!("the Dockerfile `{}` is outside the bundle", printable(&file))),
+            Located::Outside => self
+                .refuse(&node.place, format!("the Dockerfile `{}` is outside the bundle", printable(&file))),
             // What is wrong with the context has been said already.
             _ if !self.refused.is_empty() => {}
-            _ => return Err(node.place.invalid(format!("there is no Dockerfile `{}` in the bundle", printable(&file)))),
+            _ => {
+                return Err(node
+                    .place
+                    .invalid(format!("there is no Dockerfile `{}` in the bundle", printable(&file))));
+            }
         }
         if !self.allowed.contains(&Danger::OpenNetwork) && !config.contains_key("network") {
             config.insert("network".into(), Json::String("none".into()));
@@ -50,7 +65,10 @@ impl Judge<'_> {
     fn build_context(&mut self, path: &str, node: &Node) -> Result<String> {
         let shown = printable(path);
         if path.contains("://") || path.starts_with("git@") || path.starts_with("github.com/") {
-            self.refuse(&node.place, format!("the build context `{shown}` would be fetched by the host; put it into the bundle"));
+            self.refuse(
+                &node.place,
+                format!("the build context `{shown}` would be fetched by the host; put it into the bundle"),
+            );
             return Ok(String::new());
         }
         match self.bundle.index.locate(crate::file::folder_of(&node.place.file), path) {
@@ -84,8 +102,12 @@ impl Judge<'_> {
                 let network = key.node.scalar("`network`")?;
                 let fine = match network.as_str() {
                     "none" => true,
-                    "host" => self.ask(&key.place, Danger::HostNamespaces, "the build uses the host's network"),
-                    _ => self.ask(&key.place, Danger::OpenNetwork, "the build uses a network that reaches out"),
+                    "host" => {
+                        self.ask(&key.place, Danger::HostNamespaces, "the build uses the host's network")
+                    }
+                    _ => {
+                        self.ask(&key.place, Danger::OpenNetwork, "the build uses a network that reaches out")
+                    }
                 };
                 if fine {
                     config.insert("network".into(), key.node.json());
@@ -99,8 +121,11 @@ impl Judge<'_> {
             "ssh" => self.refuse(&key.place, "the build asks for SSH keys of the host"),
             "secrets" => self.refuse(&key.place, "secrets of builds are not supported"),
             "additional_contexts" => self.refuse(&key.place, "additional build contexts are not supported"),
-            "tags" => self.note("tags of built images are left out: they would replace those of others on the host"),
-            "no_cache" | "pull" | "platforms" | "cache_to" | "isolation" | "provenance" | "sbom" | "ulimits" => {}
+            "tags" => {
+                self.note("tags of built images are left out: they would replace those of others on the host")
+            }
+            "no_cache" | "pull" | "platforms" | "cache_to" | "isolation" | "provenance" | "sbom"
+            | "ulimits" => {}
             name if name.starts_with("x-") => {}
             _ => return Err(unknown(key, "a build", &KEYS)),
         }

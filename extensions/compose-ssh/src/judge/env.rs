@@ -28,7 +28,10 @@ impl Judge<'_> {
         let mut out = Map::new();
         for (name, value) in pairs(node, "`labels`")? {
             if name.starts_with("dev.sandboxer.") || name.starts_with("com.docker.compose.") {
-                self.note(format!("the label `{}` is left out: it is not the file's to set", printable(&name)));
+                self.note(format!(
+                    "the label `{}` is left out: it is not the file's to set",
+                    printable(&name)
+                ));
                 continue;
             }
             out.insert(name, Json::String(escape(&value.unwrap_or_default())));
@@ -49,12 +52,17 @@ impl Judge<'_> {
             match self.bundle.index.locate(&base, &path) {
                 Located::Inside { path, directory: false } => service.env_files.push(path),
                 Located::Outside => {
-                    self.refuse(&item.place, format!("the env file `{}` is outside the bundle", printable(&path)));
+                    self.refuse(
+                        &item.place,
+                        format!("the env file `{}` is outside the bundle", printable(&path)),
+                    );
                 }
                 _ if !required => {}
                 Located::Missing { path: inside } => return Err(self.left_behind(item, &path, &inside)),
                 Located::Inside { .. } => {
-                    return Err(item.place.invalid(format!("the env file `{}` is a folder", printable(&path))));
+                    return Err(item
+                        .place
+                        .invalid(format!("the env file `{}` is a folder", printable(&path))));
                 }
             }
         }
@@ -74,9 +82,10 @@ impl Judge<'_> {
                     printable(inside)
                 ));
         }
-        node.place
-            .invalid(format!("`{shown}` is not in the bundle"))
-            .with_hint(format!("ignored files are left out; `--input include={}` takes it along", printable(inside)))
+        node.place.invalid(format!("`{shown}` is not in the bundle")).with_hint(format!(
+            "ignored files are left out; `--input include={}` takes it along",
+            printable(inside)
+        ))
     }
 }
 

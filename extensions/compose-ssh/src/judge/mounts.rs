@@ -12,7 +12,8 @@ use crate::file::node::{Entry, Node, Place, escape};
 /// Sockets that command a container engine.
 const SOCKETS: [&str; 5] = ["docker.sock", "containerd.sock", "podman.sock", "crio.sock", "buildkitd.sock"];
 /// Folders that such sockets live in, and those above them.
-const COVERING: [&str; 7] = ["/", "/run", "/var", "/var/run", "/run/docker", "/run/containerd", "/run/podman"];
+const COVERING: [&str; 7] =
+    ["/", "/run", "/var", "/var/run", "/run/docker", "/run/containerd", "/run/podman"];
 
 impl Judge<'_> {
     pub(super) fn volumes(&mut self, service: &mut Service, node: &Node) -> Result<()> {
@@ -23,10 +24,14 @@ impl Judge<'_> {
             };
             let Some(mount) = mount else { continue };
             if !mount.target.starts_with('/') || mount.target.trim_matches('/').is_empty() {
-                return Err(item.place.invalid(format!("`{}` is no place to mount at", printable(&mount.target))));
+                return Err(item
+                    .place
+                    .invalid(format!("`{}` is no place to mount at", printable(&mount.target))));
             }
             // Of two mounts at one place the later counts, as where a service extends another.
-            service.mounts.retain(|there| there.target.trim_end_matches('/') != mount.target.trim_end_matches('/'));
+            service
+                .mounts
+                .retain(|there| there.target.trim_end_matches('/') != mount.target.trim_end_matches('/'));
             service.mounts.push(mount);
         }
         Ok(())
@@ -59,7 +64,8 @@ impl Judge<'_> {
     }
 
     fn long_mount(&mut self, item: &Node) -> Result<Option<Mount>> {
-        const KEYS: [&str; 8] = ["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency"];
+        const KEYS: [&str; 8] =
+            ["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency"];
         let (mut kind, mut source, mut target, mut read_only) = (String::new(), None, None, false);
         let mut rest = Map::new();
         let mut create = true;
@@ -97,7 +103,9 @@ impl Judge<'_> {
             ("tmpfs", _) => Source::Tmpfs,
             ("bind", None) => return Err(item.place.invalid("the mount has no `source`")),
             (other, _) => {
-                return Err(item.place.invalid(format!("`{}` is no type of mount that is known here", printable(other))));
+                return Err(item
+                    .place
+                    .invalid(format!("`{}` is no type of mount that is known here", printable(other))));
             }
         };
         Ok(Some(Mount { source, target, read_only, rest }))
@@ -112,7 +120,10 @@ impl Judge<'_> {
                 if !create || self.bundle.left_out.contains(&path) {
                     return Err(self.left_behind(item, source, &path));
                 }
-                self.note(format!("`{}` is not in the bundle; an empty folder is made there", printable(&path)));
+                self.note(format!(
+                    "`{}` is not in the bundle; an empty folder is made there",
+                    printable(&path)
+                ));
                 return Ok(Some(Source::Bundle { path, missing: true }));
             }
             Located::Outside => {}
@@ -129,10 +140,18 @@ impl Judge<'_> {
         let mut fine = true;
         if is_socket || COVERING.contains(&plain.as_str()) {
             let what = if is_socket { "is" } else { "holds" };
-            fine &= self.ask(place, Danger::DockerSocket, format!("`{shown}` {what} the socket of a container engine"));
+            fine &= self.ask(
+                place,
+                Danger::DockerSocket,
+                format!("`{shown}` {what} the socket of a container engine"),
+            );
         }
         if !is_socket {
-            fine &= self.ask(place, Danger::HostPaths, format!("`{shown}` is a path of the host outside the bundle"));
+            fine &= self.ask(
+                place,
+                Danger::HostPaths,
+                format!("`{shown}` is a path of the host outside the bundle"),
+            );
         }
         if fine && !source.starts_with('/') {
             self.refuse(place, format!("`{shown}` means nothing on the host; write an absolute path"));
@@ -146,7 +165,13 @@ impl Judge<'_> {
         for item in entry.node.list("`volumes_from`")? {
             let text = item.scalar("`volumes_from`")?;
             let foreign = text.starts_with("container:");
-            if !foreign || self.ask(&item.place, Danger::HostPaths, "`volumes_from` takes volumes of a container outside the stack") {
+            if !foreign
+                || self.ask(
+                    &item.place,
+                    Danger::HostPaths,
+                    "`volumes_from` takes volumes of a container outside the stack",
+                )
+            {
                 kept.push(Json::String(escape(&text)));
             }
         }
@@ -161,14 +186,21 @@ impl Judge<'_> {
             let (name, target) = match item.text() {
                 Some(name) => (name.to_owned(), None),
                 None => {
-                    let source = item.get("source").ok_or_else(|| item.place.invalid("the reference has no `source`"))?;
-                    let target = item.get("target").map(|target| target.node.scalar("`target`")).transpose()?;
+                    let source = item
+                        .get("source")
+                        .ok_or_else(|| item.place.invalid("the reference has no `source`"))?;
+                    let target =
+                        item.get("target").map(|target| target.node.scalar("`target`")).transpose()?;
                     (source.node.scalar("`source`")?, target)
                 }
             };
             let files = if is_secret { &self.stack.secrets } else { &self.stack.configs };
             let Some(source) = files.get(&name).cloned() else {
-                return Err(item.place.invalid(format!("`{}` is not declared under `{}`", printable(&name), entry.key)));
+                return Err(item.place.invalid(format!(
+                    "`{}` is not declared under `{}`",
+                    printable(&name),
+                    entry.key
+                )));
             };
             let folder = if is_secret { "/run/secrets/" } else { "/" };
             let target = match target {
@@ -188,7 +220,10 @@ impl Judge<'_> {
                 if !declared.node.is_null() {
                     self.refuse(
                         &declared.place,
-                        format!("`{}` is no file of the bundle; only `file:` is supported", printable(&declared.key)),
+                        format!(
+                            "`{}` is no file of the bundle; only `file:` is supported",
+                            printable(&declared.key)
+                        ),
                     );
                 }
                 continue;
@@ -201,7 +236,8 @@ impl Judge<'_> {
                 Located::Outside => self.outside(&file.node.place, &path),
             };
             let Some(source) = source else { continue };
-            let files = if entry.key == "secrets" { &mut self.stack.secrets } else { &mut self.stack.configs };
+            let files =
+                if entry.key == "secrets" { &mut self.stack.secrets } else { &mut self.stack.configs };
             files.insert(declared.key.clone(), source);
         }
         Ok(())

@@ -14,19 +14,27 @@ impl Judge<'_> {
         let shown = printable(&mode);
         let fine = match mode.as_str() {
             "none" => true,
-            "host" => self.ask(&entry.place, Danger::HostNamespaces, "`network_mode: host` leaves the container's own namespace"),
-            "bridge" | "default" => {
-                self.ask(&entry.place, Danger::OpenNetwork, format!("`network_mode: {shown}` is a network that reaches out"))
-            }
+            "host" => self.ask(
+                &entry.place,
+                Danger::HostNamespaces,
+                "`network_mode: host` leaves the container's own namespace",
+            ),
+            "bridge" | "default" => self.ask(
+                &entry.place,
+                Danger::OpenNetwork,
+                format!("`network_mode: {shown}` is a network that reaches out"),
+            ),
             _ if mode.starts_with("service:") => true,
             _ if mode.starts_with("container:") => self.ask(
                 &entry.place,
                 Danger::HostNamespaces,
                 format!("`network_mode: {shown}` joins a container outside the stack"),
             ),
-            _ => {
-                self.ask(&entry.place, Danger::OpenNetwork, format!("`network_mode: {shown}` is a network outside the stack"))
-            }
+            _ => self.ask(
+                &entry.place,
+                Danger::OpenNetwork,
+                format!("`network_mode: {shown}` is a network outside the stack"),
+            ),
         };
         if fine {
             service.config.insert("network_mode".into(), entry.node.json());
@@ -38,7 +46,13 @@ impl Judge<'_> {
     /// The networks that a service is in. Fixed addresses would collide with the next stack of the same file.
     pub(super) fn service_networks(&mut self, service: &mut Service, entry: &Entry) -> Result<()> {
         const KEYS: [&str; 8] = [
-            "aliases", "ipv4_address", "ipv6_address", "link_local_ips", "mac_address", "priority", "driver_opts",
+            "aliases",
+            "ipv4_address",
+            "ipv6_address",
+            "link_local_ips",
+            "mac_address",
+            "priority",
+            "driver_opts",
             "gw_priority",
         ];
         let mut out = Map::new();
@@ -57,7 +71,10 @@ impl Judge<'_> {
                         "ipv4_address" | "ipv6_address" | "link_local_ips" | "mac_address" => {
                             return Err(key
                                 .place
-                                .invalid(format!("`{}` is fixed, so two stacks of this file would collide", key.key))
+                                .invalid(format!(
+                                    "`{}` is fixed, so two stacks of this file would collide",
+                                    key.key
+                                ))
                                 .with_hint("services reach each other by name"));
                         }
                         "priority" | "gw_priority" => {}
@@ -67,7 +84,10 @@ impl Judge<'_> {
                         _ => return Err(unknown(key, "the network of a service", &KEYS)),
                     }
                 }
-                out.insert(network.key.clone(), if config.is_empty() { Json::Null } else { Json::Object(config) });
+                out.insert(
+                    network.key.clone(),
+                    if config.is_empty() { Json::Null } else { Json::Object(config) },
+                );
             }
         }
         service.config.insert("networks".into(), Json::Object(out));
@@ -77,7 +97,15 @@ impl Judge<'_> {
     /// The top-level `networks`.
     pub(super) fn declare_networks(&mut self, node: &Node) -> Result<()> {
         const KEYS: [&str; 10] = [
-            "driver", "driver_opts", "external", "internal", "ipam", "enable_ipv6", "enable_ipv4", "attachable", "labels",
+            "driver",
+            "driver_opts",
+            "external",
+            "internal",
+            "ipam",
+            "enable_ipv6",
+            "enable_ipv4",
+            "attachable",
+            "labels",
             "name",
         ];
         for network in node.map("`networks`")? {
@@ -89,28 +117,44 @@ impl Judge<'_> {
                     "driver_opts" => {
                         for option in entry.node.map("`driver_opts`")? {
                             if option.key == "com.docker.network.driver.mtu" {
-                                config.insert("driver_opts".into(), json!({ option.key.clone(): option.node.json() }));
+                                config.insert(
+                                    "driver_opts".into(),
+                                    json!({ option.key.clone(): option.node.json() }),
+                                );
                             } else {
                                 self.ask(
                                     &option.place,
                                     Danger::OpenNetwork,
-                                    format!("the option `{}` of the network `{shown}` is not allowed", printable(&option.key)),
+                                    format!(
+                                        "the option `{}` of the network `{shown}` is not allowed",
+                                        printable(&option.key)
+                                    ),
                                 );
                             }
                         }
                     }
                     "external" if entry.node.is_on() => {
-                        if self.ask(&entry.place, Danger::OpenNetwork, format!("the network `{shown}` is outside the stack")) {
+                        if self.ask(
+                            &entry.place,
+                            Danger::OpenNetwork,
+                            format!("the network `{shown}` is outside the stack"),
+                        ) {
                             let name = network.node.get("name").map(|name| name.node.json());
                             config.insert("external".into(), Json::Bool(true));
-                            config.insert("name".into(), name.unwrap_or_else(|| Json::String(network.key.clone())));
+                            config.insert(
+                                "name".into(),
+                                name.unwrap_or_else(|| Json::String(network.key.clone())),
+                            );
                         }
                     }
-                    "ipam" => self.note(format!("the addresses of the network `{shown}` are chosen by the engine")),
+                    "ipam" => {
+                        self.note(format!("the addresses of the network `{shown}` are chosen by the engine"))
+                    }
                     "internal" if entry.node.is_on() => {
                         config.insert("internal".into(), Json::Bool(true));
                     }
-                    "external" | "internal" | "enable_ipv6" | "enable_ipv4" | "attachable" | "labels" | "name" => {}
+                    "external" | "internal" | "enable_ipv6" | "enable_ipv4" | "attachable" | "labels"
+                    | "name" => {}
                     key if key.starts_with("x-") => {}
                     _ => return Err(unknown(entry, "a network", &KEYS)),
                 }
@@ -125,12 +169,22 @@ impl Judge<'_> {
         match driver.as_str() {
             "bridge" | "default" | "" => {}
             "host" => {
-                self.ask(&entry.place, Danger::HostNamespaces, format!("the network `{shown}` is the host's"));
-                self.refuse(&entry.place, "a network with `driver: host` is not supported; use `network_mode: host`");
+                self.ask(
+                    &entry.place,
+                    Danger::HostNamespaces,
+                    format!("the network `{shown}` is the host's"),
+                );
+                self.refuse(
+                    &entry.place,
+                    "a network with `driver: host` is not supported; use `network_mode: host`",
+                );
             }
             _ => self.refuse(
                 &entry.place,
-                format!("the network `{shown}` has the driver `{}`; only `bridge` can be kept internal", printable(&driver)),
+                format!(
+                    "the network `{shown}` has the driver `{}`; only `bridge` can be kept internal",
+                    printable(&driver)
+                ),
             ),
         }
         Ok(())

@@ -15,7 +15,8 @@ impl Judge<'_> {
             match item.get("target") {
                 Some(target) => {
                     let text = target.node.scalar("`target`")?;
-                    let protocol = item.get("protocol").map(|entry| entry.node.scalar("`protocol`")).transpose()?;
+                    let protocol =
+                        item.get("protocol").map(|entry| entry.node.scalar("`protocol`")).transpose()?;
                     add(service, item, &text, protocol.as_deref().unwrap_or("tcp"))?;
                 }
                 None => {
@@ -28,7 +29,10 @@ impl Judge<'_> {
             }
         }
         if !service.ports.is_empty() {
-            self.note(format!("{}: ports are reached at addresses that the engine chooses", printable(&service.name)));
+            self.note(format!(
+                "{}: ports are reached at addresses that the engine chooses",
+                printable(&service.name)
+            ));
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use crate::file::node::{Entry, Node};
 /// More copies of one service than this are a mistake.
 const MAX_REPLICAS: u64 = 32;
 /// Runtimes that isolate at least as well as the default one.
-const RUNTIMES: [&str; 6] = ["runc", "runsc", "kata", "kata-runtime", "io.containerd.runc.v2", "io.containerd.kata.v2"];
+const RUNTIMES: [&str; 6] =
+    ["runc", "runsc", "kata", "kata-runtime", "io.containerd.runc.v2", "io.containerd.kata.v2"];
 
 impl Judge<'_> {
     pub(super) fn service(&mut self, name: &str, node: &Node) -> Result<Service> {
@@ -21,7 +22,9 @@ impl Judge<'_> {
             self.service_key(&mut service, entry)?;
         }
         if service.build.is_none() && !service.config.contains_key("image") {
-            return Err(node.place.invalid(format!("the service `{}` has neither an image nor a build", printable(name))));
+            return Err(node
+                .place
+                .invalid(format!("the service `{}` has neither an image nor a build", printable(name))));
         }
         if let Some(build) = &service.build
             && service.config.remove("image").is_some()
@@ -30,7 +33,10 @@ impl Judge<'_> {
             let context = printable(&build.context);
             self.note(format!("{}: the image built from `{context}` gets a name of ours", printable(name)));
         }
-        service.optional = service.config.get("profiles").is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty()));
+        service.optional = service
+            .config
+            .get("profiles")
+            .is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty()));
         if service.replicas == 0 {
             service.optional = true;
         }
@@ -59,7 +65,9 @@ impl Judge<'_> {
             }
             "cap_add" | "devices" | "device_cgroup_rules" | "credential_spec" | "gpus" | "cgroup_parent" => {
                 let empty = node.is_null() || node.one_or_many().is_empty();
-                if !empty && self.ask(first_place(entry), Danger::Privileged, format!("`{key}` is not allowed")) {
+                if !empty
+                    && self.ask(first_place(entry), Danger::Privileged, format!("`{key}` is not allowed"))
+                {
                     service.config.insert(key.into(), node.json());
                 }
             }
@@ -70,7 +78,9 @@ impl Judge<'_> {
             }
             "oom_score_adj" => {
                 let negative = node.scalar("`oom_score_adj`")?.trim_start().starts_with('-');
-                if !negative || self.ask(place, Danger::Privileged, "a negative `oom_score_adj` is not allowed") {
+                if !negative
+                    || self.ask(place, Danger::Privileged, "a negative `oom_score_adj` is not allowed")
+                {
                     service.config.insert(key.into(), node.json());
                 }
             }
@@ -78,7 +88,13 @@ impl Judge<'_> {
             "runtime" => {
                 let runtime = node.scalar("`runtime`")?;
                 let known = RUNTIMES.contains(&runtime.as_str());
-                if known || self.ask(place, Danger::Privileged, format!("the runtime `{}` is not known to isolate", printable(&runtime))) {
+                if known
+                    || self.ask(
+                        place,
+                        Danger::Privileged,
+                        format!("the runtime `{}` is not known to isolate", printable(&runtime)),
+                    )
+                {
                     service.config.insert(key.into(), node.json());
                 }
             }
@@ -87,14 +103,22 @@ impl Judge<'_> {
             "networks" => self.service_networks(service, entry)?,
             "external_links" => {
                 if !node.one_or_many().is_empty()
-                    && self.ask(place, Danger::OpenNetwork, "`external_links` reach containers outside the stack")
+                    && self.ask(
+                        place,
+                        Danger::OpenNetwork,
+                        "`external_links` reach containers outside the stack",
+                    )
                 {
                     service.config.insert(key.into(), node.json());
                 }
             }
             "use_api_socket" => {
                 if node.is_on() {
-                    self.ask(place, Danger::DockerSocket, "`use_api_socket` puts the engine's socket into the container");
+                    self.ask(
+                        place,
+                        Danger::DockerSocket,
+                        "`use_api_socket` puts the engine's socket into the container",
+                    );
                     self.refuse(place, "`use_api_socket` is not supported; mount the socket under `volumes`");
                 }
             }
@@ -137,7 +161,11 @@ impl Judge<'_> {
                 if !plain.starts_with("no-new-privileges") {
                     kept.push(Json::String(text));
                 }
-            } else if self.ask(&option.place, Danger::Privileged, format!("the security option `{}` is not allowed", printable(&text))) {
+            } else if self.ask(
+                &option.place,
+                Danger::Privileged,
+                format!("the security option `{}` is not allowed", printable(&text)),
+            ) {
                 kept.push(Json::String(crate::file::node::escape(&text)));
             }
         }
@@ -150,7 +178,9 @@ impl Judge<'_> {
         let key = entry.key.as_str();
         let mode = entry.node.scalar(&format!("`{key}`"))?;
         let harmless = match key {
-            "ipc" => matches!(mode.as_str(), "private" | "shareable" | "none" | "") || mode.starts_with("service:"),
+            "ipc" => {
+                matches!(mode.as_str(), "private" | "shareable" | "none" | "") || mode.starts_with("service:")
+            }
             "pid" => mode.is_empty() || mode.starts_with("service:"),
             "cgroup" => mode == "private",
             _ => mode.is_empty(),
@@ -175,7 +205,10 @@ impl Judge<'_> {
                             match limit.key.as_str() {
                                 "cpus" => service.wants.cpus = Some(cpus(&limit.node)?),
                                 "memory" => service.wants.memory_bytes = Some(bytes(&limit.node)?),
-                                "pids" => service.wants.pids = Some(number(&limit.node, "`pids`")?).filter(|pids| *pids > 0),
+                                "pids" => {
+                                    service.wants.pids =
+                                        Some(number(&limit.node, "`pids`")?).filter(|pids| *pids > 0)
+                                }
                                 _ => {}
                             }
                         }
@@ -209,9 +242,11 @@ fn replicas(node: &Node) -> Result<u64> {
 
 fn cpus(node: &Node) -> Result<f64> {
     let text = node.scalar("`cpus`")?;
-    text.trim().parse().ok().filter(|cpus: &f64| cpus.is_finite() && *cpus >= 0.0).ok_or_else(|| {
-        node.place.invalid(format!("`cpus` must be a number, not `{}`", printable(&text)))
-    })
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|cpus: &f64| cpus.is_finite() && *cpus >= 0.0)
+        .ok_or_else(|| node.place.invalid(format!("`cpus` must be a number, not `{}`", printable(&text))))
 }
 
 /// `64m`, `1gb`, `1.5g`, `1024`.
@@ -228,7 +263,11 @@ fn bytes(node: &Node) -> Result<u64> {
     };
     let number: Option<f64> = digits.trim().parse().ok();
     match number.filter(|number| number.is_finite() && *number >= 0.0 && factor > 0) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be finite and not negative; a limit may be rounded")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be finite and not negative; a limit may be rounded"
+        )]
         #[expect(clippy::cast_precision_loss, reason = "the factor is a power of two")]
         Some(number) => Ok((number * factor as f64) as u64),
         None => Err(node.place.invalid(format!("`{}` is not an amount of memory", printable(&text)))),

@@ -20,7 +20,12 @@ async fn bundle(files: &[(&str, &str)], links: &[(&str, &str)], include: &[&str]
 
 async fn verdict(yaml: &str, allowed: &[Danger]) -> Result<Stack> {
     let bundle = bundle(
-        &[("compose.yaml", yaml), ("conf/app.conf", "x"), ("Dockerfile", "FROM scratch"), ("app.env.txt", "A=1")],
+        &[
+            ("compose.yaml", yaml),
+            ("conf/app.conf", "x"),
+            ("Dockerfile", "FROM scratch"),
+            ("app.env.txt", "A=1"),
+        ],
         &[("inside", "conf")],
         &[],
     )
@@ -63,7 +68,11 @@ async fn everything_that_reaches_out_is_refused_with_its_line_and_its_key() {
         ("    volumes:\n      - /etc:/host/etc:ro\n", 5, Danger::HostPaths),
         ("    volumes:\n      - ../other:/x\n", 5, Danger::HostPaths),
         ("    volumes:\n      - ~/.ssh:/x\n", 5, Danger::HostPaths),
-        ("    volumes:\n      - type: bind\n        source: /srv\n        target: /x\n", 5, Danger::HostPaths),
+        (
+            "    volumes:\n      - type: bind\n        source: /srv\n        target: /x\n",
+            5,
+            Danger::HostPaths,
+        ),
         ("    volumes_from: [\"container:db\"]\n", 4, Danger::HostPaths),
         ("    external_links: [db]\n", 4, Danger::OpenNetwork),
         ("networks:\n  n:\n    external: true\n", 6, Danger::OpenNetwork),
@@ -132,7 +141,10 @@ async fn mistakes_have_their_line() {
         ("services:\n  web:\n    image: a\n    networks: [n]\n", "compose.yaml:2: "),
         ("services:\n  web:\n    image: a\n    image: b\n", "compose.yaml:4: "),
         ("services:\n  web:\n    image: a\n    env_file: nothing.env\n", "compose.yaml:4: "),
-        ("services:\n  web:\n    image: a\n    networks: {default: {ipv4_address: 10.0.0.2}}\n", "compose.yaml:4: "),
+        (
+            "services:\n  web:\n    image: a\n    networks: {default: {ipv4_address: 10.0.0.2}}\n",
+            "compose.yaml:4: ",
+        ),
         ("services:\n  \"a b\":\n    image: a\n", "compose.yaml:2: "),
         ("a: 1\n", "compose.yaml:1: "),
         ("- a\n", "compose.yaml:1: "),
@@ -180,7 +192,9 @@ async fn overriding_a_merged_key_wins() {
 
 #[tokio::test]
 async fn the_host_environment_stays_out_and_dollars_survive() {
-    let yaml = service("    environment:\n      - PATH\n      - ON\n      - A=x$$y\n    command: [sh, -c, \"echo $$HOME\"]\n");
+    let yaml = service(
+        "    environment:\n      - PATH\n      - ON\n      - A=x$$y\n    command: [sh, -c, \"echo $$HOME\"]\n",
+    );
     let stack = verdict(&yaml, &[]).await.unwrap();
     assert_eq!(stack.services[0].config["environment"], serde_json::json!({ "ON": "true", "A": "x$$y" }));
     assert_eq!(stack.services[0].config["command"][2], "echo $$HOME");
@@ -202,9 +216,12 @@ async fn env_files_that_look_like_credentials_say_how_to_take_them_along() {
 
 #[tokio::test]
 async fn ports_keep_only_their_number_inside() {
-    let yaml = service("    ports:\n      - 8080\n      - \"80:81\"\n      - \"127.0.0.1:5000-5001:6000-6001/udp\"\n      - {target: 90, published: 91}\n");
+    let yaml = service(
+        "    ports:\n      - 8080\n      - \"80:81\"\n      - \"127.0.0.1:5000-5001:6000-6001/udp\"\n      - {target: 90, published: 91}\n",
+    );
     let stack = verdict(&yaml, &[]).await.unwrap();
-    let ports: Vec<(u16, bool)> = stack.services[0].ports.iter().map(|port| (port.number, port.udp)).collect();
+    let ports: Vec<(u16, bool)> =
+        stack.services[0].ports.iter().map(|port| (port.number, port.udp)).collect();
     assert_eq!(ports, [(8080, false), (81, false), (6000, true), (6001, true), (90, false)]);
 }
 

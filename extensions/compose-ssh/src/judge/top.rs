@@ -26,13 +26,16 @@ impl Judge<'_> {
                 "networks" => self.declare_networks(&entry.node)?,
                 "volumes" => self.declare_volumes(&entry.node)?,
                 "secrets" | "configs" => self.declare_files(entry)?,
-                "include" => self.refuse(&entry.place, "`include` is not supported; put the stack into one file"),
+                "include" => {
+                    self.refuse(&entry.place, "`include` is not supported; put the stack into one file")
+                }
                 "services" | "name" | "version" => {}
                 key if key.starts_with("x-") => {}
                 _ => return Err(unknown(entry, "a compose file", &KEYS)),
             }
         }
-        let services = root.get("services").ok_or_else(|| root.place.invalid("the compose file has no `services`"))?;
+        let services =
+            root.get("services").ok_or_else(|| root.place.invalid("the compose file has no `services`"))?;
         let list = services.node.map("`services`")?;
         if list.is_empty() {
             return Err(services.place.invalid("the compose file has no services"));
@@ -49,7 +52,8 @@ impl Judge<'_> {
     fn one_service(&mut self, entry: &Entry, root: &Node, unset: &mut BTreeSet<String>) -> Result<()> {
         let name = &entry.key;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if name.is_empty() || name.len() > 63 || !name.bytes().all(plain) || name.starts_with(['-', '.', '_']) {
+        if name.is_empty() || name.len() > 63 || !name.bytes().all(plain) || name.starts_with(['-', '.', '_'])
+        {
             return Err(entry.place.invalid(format!("`{}` is no name for a service", printable(name))));
         }
         let merged = crate::file::extends::resolve(&entry.node, root, self.bundle, self.variables, unset)?;
@@ -68,20 +72,33 @@ impl Judge<'_> {
                     "driver" => {
                         let driver = entry.node.scalar("`driver`")?;
                         if !matches!(driver.as_str(), "local" | "default" | "")
-                            && self.ask(&entry.place, Danger::HostPaths, format!("the volume `{shown}` has the driver `{}`", printable(&driver)))
+                            && self.ask(
+                                &entry.place,
+                                Danger::HostPaths,
+                                format!("the volume `{shown}` has the driver `{}`", printable(&driver)),
+                            )
                         {
                             config.insert("driver".into(), entry.node.json());
                         }
                     }
                     "driver_opts" => self.volume_options(&mut config, entry, &shown)?,
                     "external" if entry.node.is_on() => {
-                        if self.ask(&entry.place, Danger::HostPaths, format!("the volume `{shown}` is outside the stack")) {
+                        if self.ask(
+                            &entry.place,
+                            Danger::HostPaths,
+                            format!("the volume `{shown}` is outside the stack"),
+                        ) {
                             let name = volume.node.get("name").map(|name| name.node.json());
                             config.insert("external".into(), Json::Bool(true));
-                            config.insert("name".into(), name.unwrap_or_else(|| Json::String(volume.key.clone())));
+                            config.insert(
+                                "name".into(),
+                                name.unwrap_or_else(|| Json::String(volume.key.clone())),
+                            );
                         }
                     }
-                    "name" => self.note(format!("the volume `{shown}` gets a name of ours, so that stacks do not share it")),
+                    "name" => self.note(format!(
+                        "the volume `{shown}` gets a name of ours, so that stacks do not share it"
+                    )),
                     "external" | "labels" => {}
                     key if key.starts_with("x-") => {}
                     _ => return Err(unknown(entry, "a volume", &KEYS)),
@@ -98,16 +115,31 @@ impl Judge<'_> {
         if options.is_empty() {
             return Ok(());
         }
-        let is = |key: &str, wanted: &str| entry.node.get(key).is_some_and(|node| node.node.text() == Some(wanted));
-        let tmpfs = is("type", "tmpfs") && is("device", "tmpfs") && !options.iter().any(|option| {
-            option.key == "o" && option.node.text().is_some_and(|text| text.contains("bind"))
-        });
+        let is = |key: &str, wanted: &str| {
+            entry.node.get(key).is_some_and(|node| node.node.text() == Some(wanted))
+        };
+        let tmpfs = is("type", "tmpfs")
+            && is("device", "tmpfs")
+            && !options.iter().any(|option| {
+                option.key == "o" && option.node.text().is_some_and(|text| text.contains("bind"))
+            });
         let device = entry.node.get("device").and_then(|device| device.node.text()).unwrap_or_default();
         let mut fine = true;
         if device.ends_with(".sock") {
-            fine &= self.ask(&entry.place, Danger::DockerSocket, format!("the volume `{shown}` mounts `{}`", printable(device)));
+            fine &= self.ask(
+                &entry.place,
+                Danger::DockerSocket,
+                format!("the volume `{shown}` mounts `{}`", printable(device)),
+            );
         }
-        if tmpfs || (fine && self.ask(&entry.place, Danger::HostPaths, format!("the volume `{shown}` mounts something of the host by `driver_opts`"))) {
+        if tmpfs
+            || (fine
+                && self.ask(
+                    &entry.place,
+                    Danger::HostPaths,
+                    format!("the volume `{shown}` mounts something of the host by `driver_opts`"),
+                ))
+        {
             config.insert("driver_opts".into(), entry.node.json());
         }
         Ok(())
@@ -123,7 +155,11 @@ impl Judge<'_> {
                 {
                     return Err(entry
                         .place
-                        .invalid(format!("the service `{}` uses the volume `{}`, which is not declared", service.name, printable(volume)))
+                        .invalid(format!(
+                            "the service `{}` uses the volume `{}`, which is not declared",
+                            service.name,
+                            printable(volume)
+                        ))
                         .with_hint("declare it under the top-level `volumes`, or write `./` before a path"));
                 }
             }
@@ -151,7 +187,10 @@ impl Judge<'_> {
             }
         }
         if self.stack.services.iter().all(|service| service.optional) {
-            return Err(Error::new(ErrorKind::InvalidInput, "no service of the compose file starts by itself"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "no service of the compose file starts by itself",
+            ));
         }
         Ok(())
     }

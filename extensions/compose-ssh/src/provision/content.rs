@@ -19,24 +19,36 @@ impl Content {
     /// Everything that can be refused is refused here, before the host has seen anything.
     pub(super) async fn prepare(settings: &Settings, request: &ProvisionRequest) -> Result<Self> {
         let spec = &request.spec;
-        let wanted = spec.inputs.get("service").filter(|name| !name.is_empty()).or(spec.compose.service.as_ref());
+        let wanted =
+            spec.inputs.get("service").filter(|name| !name.is_empty()).or(spec.compose.service.as_ref());
         if let Some(from) = &request.from {
             let kept: Kept = serde_json::from_value(from.data.clone()).map_err(|source| {
-                Error::new(ErrorKind::InvalidInput, format!("{} is no snapshot of a compose stack", from.snapshot_id))
-                    .with_source(source)
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("{} is no snapshot of a compose stack", from.snapshot_id),
+                )
+                .with_source(source)
             })?;
-            if let Some(lifted) = kept.stack.lifted.iter().find(|one| !spec.dangerously_allow.contains(&one.danger)) {
-                return Err(Error::new(ErrorKind::Refused, format!("{}: {}", lifted.place, lifted.what)).with_hint(
-                    format!("the snapshot needs a profile that says `dangerously_allow: [{}]`", word(lifted.danger)),
-                ));
+            if let Some(lifted) =
+                kept.stack.lifted.iter().find(|one| !spec.dangerously_allow.contains(&one.danger))
+            {
+                return Err(Error::new(ErrorKind::Refused, format!("{}: {}", lifted.place, lifted.what))
+                    .with_hint(format!(
+                        "the snapshot needs a profile that says `dangerously_allow: [{}]`",
+                        word(lifted.danger)
+                    )));
             }
-            let service = main_service(&kept.stack, wanted.map(String::as_str).or(Some(kept.service.as_str())))?;
+            let service =
+                main_service(&kept.stack, wanted.map(String::as_str).or(Some(kept.service.as_str())))?;
             return Ok(Self { bundle: None, stack: kept.stack, service });
         }
         let bundle = bundle(settings, request).await?;
         if !bundle.left_out.is_empty() {
-            let left: Vec<String> = bundle.left_out.iter().map(|path| sandboxer_core::suggest::printable(path)).collect();
-            request.progress.say(format!("left out, because they look like credentials: {}", left.join(", ")));
+            let left: Vec<String> =
+                bundle.left_out.iter().map(|path| sandboxer_core::suggest::printable(path)).collect();
+            request
+                .progress
+                .say(format!("left out, because they look like credentials: {}", left.join(", ")));
         }
         let file = crate::file::find(&bundle, spec.compose.file.as_deref())?;
         let stack = judge(&bundle, &file, &spec.variables, &spec.dangerously_allow)?;
@@ -54,7 +66,9 @@ async fn bundle(settings: &Settings, request: &ProvisionRequest) -> Result<Bundl
     let include: Vec<String> = spec
         .inputs
         .get("include")
-        .map(|list| list.split(',').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect())
+        .map(|list| {
+            list.split(',').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect()
+        })
         .unwrap_or_default();
     let file = spec.compose.file.as_deref();
     let packing = settings.state_dir.join("packing");

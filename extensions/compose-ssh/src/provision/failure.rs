@@ -27,15 +27,27 @@ const TABLE: &[(&[&str], ErrorKind, &str, &str)] = &[
     ),
     (
         &[
-            "pull access denied", "manifest unknown", "manifest for", "repository does not exist", "No such image",
-            "not found: manifest", "registry", "name unknown", "failed to resolve reference",
+            "pull access denied",
+            "manifest unknown",
+            "manifest for",
+            "repository does not exist",
+            "No such image",
+            "not found: manifest",
+            "/v2/",
+            "name unknown",
+            "failed to resolve reference",
         ],
         ErrorKind::ImageNotFound,
         "an image of the stack is neither on the host nor to be had",
         "check the name, or load the image on the host with `docker load`",
     ),
     (
-        &["Cannot connect to the Docker daemon", "Couldn't connect to Docker daemon", "Is the docker daemon running", "connection refused"],
+        &[
+            "Cannot connect to the Docker daemon",
+            "Couldn't connect to Docker daemon",
+            "Error while fetching server API version",
+            "connection refused",
+        ],
         ErrorKind::Unreachable,
         "the docker engine stopped answering",
         "start it again; nothing is lost by trying again",
@@ -45,10 +57,14 @@ const TABLE: &[(&[&str], ErrorKind, &str, &str)] = &[
 /// Why a compose command failed, with its last words.
 pub(super) fn of(site: &Site, tag: &str, output: &Output) -> Error {
     let words = output.last_words();
-    let all = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let all =
+        format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.outcome.timed_out {
-        return Error::new(ErrorKind::Timeout, format!("starting {tag} on {} took too long", site.remote.name()))
-            .with_source(std::io::Error::other(words));
+        return Error::new(
+            ErrorKind::Timeout,
+            format!("starting {tag} on {} took too long", site.remote.name()),
+        )
+        .with_source(std::io::Error::other(words));
     }
     for (signs, kind, message, hint) in TABLE {
         if signs.iter().any(|sign| all.contains(sign)) {
@@ -57,6 +73,9 @@ pub(super) fn of(site: &Site, tag: &str, output: &Output) -> Error {
                 .with_source(std::io::Error::other(words));
         }
     }
-    Error::new(ErrorKind::BackendFailed, format!("compose could not start the stack on {}", site.remote.name()))
-        .with_source(std::io::Error::other(words))
+    Error::new(
+        ErrorKind::BackendFailed,
+        format!("compose could not start the stack on {}", site.remote.name()),
+    )
+    .with_source(std::io::Error::other(words))
 }

@@ -16,21 +16,26 @@ use crate::site::{Site, alone};
 /// For the biggest bundle over a slow line.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(600);
 
-const UNPACK: &str = alone!(r#"
+const UNPACK: &str = alone!(
+    r#"
 umask 022
 rm -rf -- "$1" && mkdir -m 700 -- "$1" && mkdir -m 755 -- "$1/project" && exec tar -x -o -p -f - -C "$1/project"
-"#);
+"#
+);
 
 /// As the snapshot has it, with its owners.
-const COPY: &str = alone!(r#"
+const COPY: &str = alone!(
+    r#"
 umask 022
 [ -f "$2/taken.json" ] || { echo "the snapshot is gone" >&2; exit 44; }
 rm -rf -- "$1" && mkdir -m 700 -- "$1" && exec tar -x -p -f "$2/project.tar" -C "$1"
-"#);
+"#
+);
 
 /// `$1` staging, `$2` folder, `$3` compose file, `$4` what is kept beside it, then the sources of mounts: `d` and a path
 /// where a folder is to be made, `-` and a path of what must be there. No source may be, or be below, a link.
-const FINISH: &str = alone!(r#"
+const FINISH: &str = alone!(
+    r#"
 umask 077
 staging=$1; folder=$2
 printf '%s' "$3" > "$staging/compose.json" && printf '%s' "$4" > "$staging/stack.json" && : > "$staging/empty.env" || exit 1
@@ -44,18 +49,30 @@ while [ $# -gt 1 ]; do
 done
 [ ! -e "$folder" ] || { echo "$folder is in the way" >&2; exit 1; }
 mv -- "$staging" "$folder"
-"#);
+"#
+);
 
-pub(super) async fn publish(site: &Site, request: &ProvisionRequest, content: &Content, file: &Json) -> Result<()> {
+pub(super) async fn publish(
+    site: &Site,
+    request: &ProvisionRequest,
+    content: &Content,
+    file: &Json,
+) -> Result<()> {
     let staging = site.staging(&request.tag);
     match (&content.bundle, &request.from) {
         (Some(bundle), _) => {
-            request.progress.say(format!("transferring {} KiB to {}", bundle.bytes.div_ceil(1_024), site.remote.name()));
+            request.progress.say(format!(
+                "transferring {} KiB to {}",
+                bundle.bytes.div_ceil(1_024),
+                site.remote.name()
+            ));
             send(site, &request.tag, &bundle.tar()).await?;
         }
         (None, Some(from)) => {
             let folder = site.snapshot_folder(&from.snapshot_id.to_string());
-            let command = site.alone(&request.tag, Command::script(COPY, [staging.clone(), folder])).timeout(TRANSFER_LIMIT);
+            let command = site
+                .alone(&request.tag, Command::script(COPY, [staging.clone(), folder]))
+                .timeout(TRANSFER_LIMIT);
             let output = site.remote.output(command, 64 << 10).await?;
             if output.outcome.exit_code == 44 {
                 return Err(Error::new(
@@ -72,12 +89,19 @@ pub(super) async fn publish(site: &Site, request: &ProvisionRequest, content: &C
     finish(site, request, content, file, &staging).await
 }
 
-async fn finish(site: &Site, request: &ProvisionRequest, content: &Content, file: &Json, staging: &str) -> Result<()> {
+async fn finish(
+    site: &Site,
+    request: &ProvisionRequest,
+    content: &Content,
+    file: &Json,
+    staging: &str,
+) -> Result<()> {
     let kept = Kept { stack: content.stack.clone(), service: content.service.clone() };
     let mut args = vec![
         staging.to_owned(),
         site.folder(&request.tag),
-        serde_json::to_string_pretty(file).map_err(|source| internal("our compose file cannot be written", source))?,
+        serde_json::to_string_pretty(file)
+            .map_err(|source| internal("our compose file cannot be written", source))?,
         serde_json::to_string(&kept).map_err(|source| internal("a stack cannot be written", source))?,
     ];
     for mount in content.stack.services.iter().flat_map(|service| &service.mounts) {
@@ -87,7 +111,13 @@ async fn finish(site: &Site, request: &ProvisionRequest, content: &Content, file
             args.extend([if *missing { "d" } else { "-" }.to_owned(), path.clone()]);
         }
     }
-    let output = site.remote.output(site.alone(&request.tag, Command::script(FINISH, args)).timeout(Duration::from_secs(60)), 64 << 10).await?;
+    let output = site
+        .remote
+        .output(
+            site.alone(&request.tag, Command::script(FINISH, args)).timeout(Duration::from_secs(60)),
+            64 << 10,
+        )
+        .await?;
     match output.outcome.exit_code {
         0 => Ok(()),
         45 => Err(Error::new(
@@ -100,9 +130,13 @@ async fn finish(site: &Site, request: &ProvisionRequest, content: &Content, file
 
 /// Streams the bundle into the staging folder. A line that breaks off leaves that folder, which the tag finds.
 async fn send(site: &Site, tag: &str, tar: &std::path::Path) -> Result<()> {
-    let command = site.alone(tag, Command::script(UNPACK, [site.staging(tag)])).stdin(Stdin::Piped).timeout(TRANSFER_LIMIT);
+    let command = site
+        .alone(tag, Command::script(UNPACK, [site.staging(tag)]))
+        .stdin(Stdin::Piped)
+        .timeout(TRANSFER_LIMIT);
     let session = site.remote.start(command).await?;
-    let unreadable = |source| Error::new(ErrorKind::BackendFailed, "the bundle cannot be read").with_source(source);
+    let unreadable =
+        |source| Error::new(ErrorKind::BackendFailed, "the bundle cannot be read").with_source(source);
     let mut file = tokio::fs::File::open(tar).await.map_err(unreadable)?;
     let Some(mut stdin) = session.stdin else {
         return Err(Error::new(ErrorKind::Internal, "a command without input"));
@@ -127,7 +161,11 @@ async fn send(site: &Site, tag: &str, tar: &std::path::Path) -> Result<()> {
 
 /// The handle beside the stack: whoever provisions the tag again gets the same.
 pub(super) async fn keep_handle(site: &Site, handle: &Handle) -> Result<()> {
-    let text = serde_json::to_string(handle).map_err(|source| internal("a handle cannot be written", source))?;
+    let text =
+        serde_json::to_string(handle).map_err(|source| internal("a handle cannot be written", source))?;
     let script = "umask 077; printf '%s' \"$2\" > \"$1/handle.json.new\" && mv -- \"$1/handle.json.new\" \"$1/handle.json\"";
-    site.remote.check("keeping the handle", Command::script(script, [site.folder(&handle.tag), text])).await.map(drop)
+    site.remote
+        .check("keeping the handle", Command::script(script, [site.folder(&handle.tag), text]))
+        .await
+        .map(drop)
 }

@@ -26,7 +26,12 @@ enum Verdict {
 }
 
 /// The containers once all of them are ready.
-pub(super) async fn wait(site: &Site, tag: &str, stack: &Stack, progress: &Progress) -> Result<Vec<Container>> {
+pub(super) async fn wait(
+    site: &Site,
+    tag: &str,
+    stack: &Stack,
+    progress: &Progress,
+) -> Result<Vec<Container>> {
     let end = tokio::time::Instant::now() + LIMIT;
     let mut steady = 0;
     let mut told = String::new();
@@ -50,8 +55,11 @@ pub(super) async fn wait(site: &Site, tag: &str, stack: &Stack, progress: &Progr
             told = now;
         }
         if tokio::time::Instant::now() > end {
-            return Err(Error::new(ErrorKind::Timeout, format!("the stack is not ready after {} s: {told}", LIMIT.as_secs()))
-                .with_hint("a longer start needs a health check with a `start_period`"));
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                format!("the stack is not ready after {} s: {told}", LIMIT.as_secs()),
+            )
+            .with_hint("a longer start needs a health check with a `start_period`"));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -92,12 +100,17 @@ async fn failed(site: &Site, service: &Service, all: &[Container], what: &str) -
         .max_by_key(|one| (one.state.exit_code != 0 || one.health() == "unhealthy", one.restart_count));
     let mut log = String::new();
     if let Some(bad) = bad
-        && let Ok(output) = site.script("docker logs --tail \"$2\" \"$1\" 2>&1", &[bad.plain_name(), LOG_LINES]).await
+        && let Ok(output) =
+            site.script("docker logs --tail \"$2\" \"$1\" 2>&1", &[bad.plain_name(), LOG_LINES]).await
     {
         log = output.last_words();
     }
     let error = Error::new(ErrorKind::BackendFailed, what.to_owned())
         .with_retry(sandboxer_core::Retry::Permanent)
         .with_context("service", service.name.as_str());
-    if log.is_empty() { error.with_hint("it logged nothing") } else { error.with_source(std::io::Error::other(log)) }
+    if log.is_empty() {
+        error.with_hint("it logged nothing")
+    } else {
+        error.with_source(std::io::Error::other(log))
+    }
 }

@@ -40,7 +40,11 @@ pub(super) fn split(stack: &Stack, whole: &Resources) -> Vec<Share> {
         stack.services.iter().map(|service| if service.optional { 0 } else { service.replicas }).collect();
     let memory = divide(
         &counts,
-        &stack.services.iter().map(|service| service.wants.memory_bytes.filter(|bytes| *bytes > 0)).collect::<Vec<_>>(),
+        &stack
+            .services
+            .iter()
+            .map(|service| service.wants.memory_bytes.filter(|bytes| *bytes > 0))
+            .collect::<Vec<_>>(),
         whole.memory_mb.map(|megabytes| megabytes.saturating_mul(1 << 20)),
         LEAST_MEMORY,
     );
@@ -57,7 +61,11 @@ pub(super) fn split(stack: &Stack, whole: &Resources) -> Vec<Share> {
     };
     let cpus = divide(
         &counts,
-        &stack.services.iter().map(|service| service.wants.cpus.filter(|cpus| *cpus > 0.0).map(milli)).collect::<Vec<_>>(),
+        &stack
+            .services
+            .iter()
+            .map(|service| service.wants.cpus.filter(|cpus| *cpus > 0.0).map(milli))
+            .collect::<Vec<_>>(),
         whole.cpu.map(milli),
         milli(LEAST_CPUS),
     );
@@ -75,9 +83,14 @@ fn divide(counts: &[u64], wants: &[Option<u64>], whole: Option<u64>, least: u64)
     let Some(whole) = whole else {
         return wants.iter().map(|want| want.map(|want| want.max(least))).collect();
     };
-    let asked: u64 = wants.iter().zip(counts).filter_map(|(want, count)| want.map(|want| want.saturating_mul(*count))).sum();
+    let asked: u64 = wants
+        .iter()
+        .zip(counts)
+        .filter_map(|(want, count)| want.map(|want| want.saturating_mul(*count)))
+        .sum();
     let all: u64 = counts.iter().sum::<u64>().max(1);
-    let silent: u64 = wants.iter().zip(counts).filter(|(want, _)| want.is_none()).map(|(_, count)| *count).sum();
+    let silent: u64 =
+        wants.iter().zip(counts).filter(|(want, _)| want.is_none()).map(|(_, count)| *count).sum();
     // Whoever asks for more than there is gets an even share like everybody else.
     let fits = asked <= whole && (silent == 0 || whole - asked >= silent.saturating_mul(least));
     wants

@@ -1,6 +1,9 @@
 use super::*;
 
-fn stack(mounts: &[(&str, &[(&str, &str, bool)])]) -> Stack {
+/// Source, target, read-only.
+type Bind<'a> = (&'a str, &'a str, bool);
+
+fn stack(mounts: &[(&str, &[Bind<'_>])]) -> Stack {
     let services = mounts.iter().map(|(name, mounts)| Service {
         name: (*name).into(),
         replicas: 1,
@@ -25,7 +28,10 @@ fn plan<'a>(resources: &'a Resources, allowed: &'a [Danger]) -> Plan<'a> {
 
 fn targets(file: &Json, service: &str) -> Vec<String> {
     let volumes = file["services"][service]["volumes"].as_array().unwrap();
-    volumes.iter().map(|one| format!("{}>{}", one["source"].as_str().unwrap(), one["target"].as_str().unwrap())).collect()
+    volumes
+        .iter()
+        .map(|one| format!("{}>{}", one["source"].as_str().unwrap(), one["target"].as_str().unwrap()))
+        .collect()
 }
 
 #[test]

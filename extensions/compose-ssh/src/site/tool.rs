@@ -40,7 +40,9 @@ impl Tool {
         let first = lines.next().unwrap_or_default();
         if first == "no-docker" {
             return Err(Error::new(ErrorKind::NoBackend, format!("{host} has no docker"))
-                .with_hint("install docker and its compose plugin on the host, or choose another host with --host")
+                .with_hint(
+                    "install docker and its compose plugin on the host, or choose another host with --host",
+                )
                 .with_retry(sandboxer_core::Retry::Permanent));
         }
         if first == "no-engine" {
@@ -66,7 +68,14 @@ impl Tool {
     }
 
     /// A compose command on the sandbox in `folder`. Nothing of the host's own settings gets in.
-    pub(crate) fn command(&self, site: &Site, tag: &str, folder: &str, args: &[&str], limit: Duration) -> Command {
+    pub(crate) fn command(
+        &self,
+        site: &Site,
+        tag: &str,
+        folder: &str,
+        args: &[&str],
+        limit: Duration,
+    ) -> Command {
         let file = format!("{folder}/compose.json");
         let project = format!("{folder}/project");
         let empty = format!("{folder}/empty.env");

@@ -19,7 +19,9 @@ fn refusal(source: &str, target: &str, access: MountAccess) -> Option<String> {
 
 #[test]
 fn blocked_sources_are_refused_as_written_and_as_resolved() {
-    for source in ["/", "/etc", "/etc/ssl", "/proc", "/root", "/var/run", "/run/docker.sock", "relative", "/root/.ssh"] {
+    for source in
+        ["/", "/etc", "/etc/ssl", "/proc", "/root", "/var/run", "/run/docker.sock", "relative", "/root/.ssh"]
+    {
         assert!(refusal(source, "/mnt/x", MountAccess::Ro).is_some(), "{source}");
     }
     assert!(refusal("/tmp/../etc", "/mnt/x", MountAccess::Ro).is_some());
@@ -46,7 +48,9 @@ fn the_system_may_only_be_read() {
 fn targets_stay_out_of_what_the_sandbox_needs() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().to_str().unwrap();
-    for target in ["/", "/etc/x", "/run/sandboxer", "/sbin", "/workspace", "/tmp", "relative", "/mnt/../etc", "/mnt/"] {
+    for target in
+        ["/", "/etc/x", "/run/sandboxer", "/sbin", "/workspace", "/tmp", "relative", "/mnt/../etc", "/mnt/"]
+    {
         assert!(refusal(source, target, MountAccess::Ro).is_some(), "{target}");
     }
     for target in ["/mnt/data", "/workspace/data", "/home/x"] {

@@ -1,11 +1,11 @@
 # Runs a command that outlives its caller and keeps its output. Arguments: the id, a document about it, the seconds after
-# which it is ended or 0, 1 if it gets input, how many bytes of each output are kept, the script that ends a tree; then
-# the command.
-id=$1 limit=$3 input=$4 most=$5 end=$6
+# which it is ended or 0, 1 if it gets input, how many bytes of each output are kept, the script that ends a tree, how
+# it finds it; then the command.
+id=$1 limit=$3 input=$4 most=$5 end=$6 how=$7
 own=/run/sandboxer/execs/$id
 mkdir "$own" || exit 1
 printf '%s\n' "$2" >"$own/meta"
-shift 6
+shift 7
 mkfifo "$own/o" "$own/e" || exit 1
 { head -c "$most" >"$own/stdout"; wc -c >"$own/stdout.more"; } <"$own/o" &
 { head -c "$most" >"$own/stderr"; wc -c >"$own/stderr.more"; } <"$own/e" &
@@ -30,11 +30,13 @@ if [ "$limit" -gt 0 ]; then
         trap 'kill "$nap"; exit' TERM
         wait "$nap"
         echo 1 >"$own/timed_out"
-        exec /bin/sh -c "$end" sandboxer "$id" 9 tree nested
+        exec /bin/sh -c "$end" sandboxer "$id" 9 tree "$how"
     ) &
     watch=$!
 fi
-SANDBOXER_EXEC=$id /sbin/docker-init -s -- "$@" >"$own/o" 2>"$own/e"
+reaper=-s
+if [ "$how" = loose ]; then reaper=; fi
+SANDBOXER_EXEC=$id /sbin/docker-init $reaper -- "$@" >"$own/o" 2>"$own/e"
 code=$?
 for helper in $holder $watch; do kill "$helper"; done
 # Something that it left running may hold the output open; that is not waited for.

@@ -1,6 +1,7 @@
 # The container's own process: it tells what holds inside, then keeps the deadline. It runs as root without any
 # capability, so that the workload, which is another user, can neither signal it nor write its folder.
-# Arguments: the deadline in seconds since 1970; how many seconds without a command end it too, or 0.
+# Arguments: the deadline in seconds since 1970; how many seconds without a command end it too, or 0; 1 if the kernel is
+# another than the machine's, so that it is asked what it can do.
 idle=$2
 own=/run/sandboxer
 
@@ -27,6 +28,7 @@ while read -r name _; do
     case $name in *:) echo "interface: ${name%:}" ;; esac
 done </proc/net/dev
 fact kernel: /proc/version
+if [ "$3" = 1 ] && ! /sbin/docker-init -s -- true 2>/dev/null; then echo "reaper: 0"; fi
 fact memory: /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null
 fact memory: /sys/fs/cgroup/memory.max 2>/dev/null
 fact pids: /sys/fs/cgroup/pids/pids.max 2>/dev/null

@@ -1,14 +1,26 @@
 # Signals a command, or everything that it started. It runs as the user of the command, which is all it can signal.
-# Arguments: the mark of the exec, the signal's number, `tree` or `command`.
-# Each command runs under a small init that is the reaper of whatever it starts, so that the tree stays together.
+# Arguments: the mark of the exec, the signal's number, `tree` or `command`, and how the command was started: by the
+# engine (`direct`), by a script of ours (`nested`), or on a kernel without reapers (`loose`).
+# Each command runs under a small init that is the reaper of whatever it starts, so that the tree stays together. Without
+# reapers the mark in the environment tells who belongs to it.
 mark=$1
 signal=$2
+how=$4
 
 status_of() { # process, key
     found=
     while read -r key value _; do
         if [ "$key" = "$2" ]; then found=$value; break; fi
     done 2>/dev/null <"$1/status"
+}
+
+is_marked() { # process
+    case "
+$(tr '\0' '\n' 2>/dev/null <"$1/environ")
+" in *"
+SANDBOXER_EXEC=$mark
+"*) return 0 ;; esac
+    return 1
 }
 
 root=
@@ -18,16 +30,11 @@ for process in /proc/[0-9]*; do
     [ "$name" = docker-init ] || continue
     status_of "$process" PPid:
     # A process that the engine started has no parent in here.
-    [ "$found" = 0 ] || [ "$4" = nested ] || continue
-    case "
-$(tr '\0' '\n' 2>/dev/null <"$process/environ")
-" in *"
-SANDBOXER_EXEC=$mark
-"*)
+    [ "$found" = 0 ] || [ "$how" != direct ] || continue
+    if is_marked "$process"; then
         root=${process#/proc/}
         break
-        ;;
-    esac
+    fi
 done
 [ -n "$root" ] || exit 3
 
@@ -42,12 +49,10 @@ family() {
             case $known in *" $pid "*) continue ;; esac
             status_of "$process" PPid:
             [ -n "$found" ] || continue
-            case $known in *" $found "*)
-                known="$known$pid "
-                members="$members$pid "
-                grew=1
-                ;;
-            esac
+            case $known in *" $found "*) ;; *) [ "$how" = loose ] && is_marked "$process" || continue ;; esac
+            known="$known$pid "
+            members="$members$pid "
+            grew=1
         done
     done
 }

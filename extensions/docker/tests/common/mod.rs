@@ -14,25 +14,25 @@ use sandboxer_ext_docker::{Docker, Settings};
 use sandboxer_testkit::real::{self, dockerd, dockerd::Dockerd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-pub const IMAGE: &str = "sandboxer-test/busybox:1";
+pub(crate) const IMAGE: &str = "sandboxer-test/busybox:1";
 
 /// The shared engine, with its image, or `None` where there is none.
-pub fn engine() -> Option<&'static Dockerd> {
+pub(crate) fn engine() -> Option<&'static Dockerd> {
     static READY: std::sync::Once = std::sync::Once::new();
     let engine = real::require(dockerd::shared())?;
     READY.call_once(|| engine.import_busybox(IMAGE).unwrap());
     Some(engine)
 }
 
-pub fn extension(engine: &Dockerd) -> Arc<dyn Extension> {
+pub(crate) fn extension(engine: &Dockerd) -> Arc<dyn Extension> {
     Arc::new(Docker::new(Settings::new("/nonexistent/sandboxer").with_docker_host(engine.docker_host())))
 }
 
-pub fn spec() -> SandboxSpec {
+pub(crate) fn spec() -> SandboxSpec {
     SandboxSpec { image: Image::Oci(IMAGE.into()), ..SandboxSpec::default() }
 }
 
-pub fn request(spec: SandboxSpec) -> ProvisionRequest {
+pub(crate) fn request(spec: SandboxSpec) -> ProvisionRequest {
     let sandbox_id = SandboxId::generate();
     ProvisionRequest {
         sandbox_id,
@@ -47,11 +47,11 @@ pub fn request(spec: SandboxSpec) -> ProvisionRequest {
     }
 }
 
-pub fn after(span: Duration) -> Timestamp {
+pub(crate) fn after(span: Duration) -> Timestamp {
     Dur::from_millis(u64::try_from(span.as_millis()).unwrap()).after(Timestamp::now())
 }
 
-pub fn sh(line: &str) -> ExecSpec {
+pub(crate) fn sh(line: &str) -> ExecSpec {
     ExecSpec {
         exec_id: ExecId::generate(),
         argv: vec!["/bin/sh".into(), "-c".into(), line.into()],
@@ -65,12 +65,12 @@ pub fn sh(line: &str) -> ExecSpec {
 }
 
 /// Runs a command and gives its output and code.
-pub async fn run(extension: &Arc<dyn Extension>, handle: &Handle, spec: ExecSpec) -> (String, i32) {
+pub(crate) async fn run(extension: &Arc<dyn Extension>, handle: &Handle, spec: ExecSpec) -> (String, i32) {
     let session = extension.exec(handle, spec).await.unwrap();
     finish(session).await
 }
 
-pub async fn finish(session: ExecSession) -> (String, i32) {
+pub(crate) async fn finish(session: ExecSession) -> (String, i32) {
     let ExecSession { stdin, mut stdout, stderr, control } = session;
     if let Some(mut stdin) = stdin {
         stdin.shutdown().await.unwrap();

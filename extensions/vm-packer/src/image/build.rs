@@ -27,8 +27,19 @@ const MAX_LINE: usize = 2_000;
 const MAX_LOG: usize = 16 << 20;
 /// What a template may read of our environment; nothing that could be a secret of ours.
 const ENVIRONMENT: &[&str] = &[
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "http_proxy", "https_proxy", "no_proxy",
-    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
 ];
 /// Packer's plugins listen on sockets below its temporary folder, whose paths are bounded by the kernel.
 const MAX_TEMPORARY: usize = 72;
@@ -42,14 +53,22 @@ pub(super) fn remove_temporary(build: &Path) {
     let Ok(noted) = std::fs::read_to_string(build.join(TEMPORARY_NOTE)) else { return };
     let noted = Path::new(&noted);
     let ours = noted.parent() == Some(&std::env::temp_dir())
-        && noted.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
+        && noted
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with(TEMPORARY_PREFIX));
     if ours {
         let _ = remove_tree(noted);
     }
 }
 
 /// Builds and publishes. The caller holds the lock of the hash, and dropping the future ends everything.
-pub(super) async fn build(cache: &Cache, recipe: &Recipe, tools: &Tools, progress: &Progress) -> Result<Image> {
+pub(super) async fn build(
+    cache: &Cache,
+    recipe: &Recipe,
+    tools: &Tools,
+    progress: &Progress,
+) -> Result<Image> {
     let packer = tools.packer.path()?;
     tools.qemu_img.path()?;
     let setsid = tools.setsid.path()?;
@@ -67,8 +86,9 @@ pub(super) async fn build(cache: &Cache, recipe: &Recipe, tools: &Tools, progres
     if !recipe.variables.is_empty() {
         // The ending is the one that templates in HCL insist on; in arguments everybody could read the values.
         let file = folder.join("variables.pkrvars.json");
-        let text = serde_json::to_vec(&recipe.variables)
-            .map_err(|source| Error::new(ErrorKind::Internal, "variables cannot be written").with_source(source))?;
+        let text = serde_json::to_vec(&recipe.variables).map_err(|source| {
+            Error::new(ErrorKind::Internal, "variables cannot be written").with_source(source)
+        })?;
         private_file(&file, &text)?;
         let mut argument = std::ffi::OsString::from("-var-file=");
         argument.push(&file);
@@ -115,9 +135,9 @@ fn with_log(error: Error, log: &Path) -> Error {
 async fn run(mut command: Command, log: &Path, progress: &Progress) -> Result<()> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut words = Words::new(log, progress).await?;
-    let mut child = command
-        .spawn()
-        .map_err(|source| Error::new(ErrorKind::BuildFailed, "Packer cannot be started").with_source(source))?;
+    let mut child = command.spawn().map_err(|source| {
+        Error::new(ErrorKind::BuildFailed, "Packer cannot be started").with_source(source)
+    })?;
     // Whoever drops this future closes the pipe, which ends the build.
     let alive = child.stdin.take();
     let (lines, mut heard) = mpsc::channel::<String>(256);
@@ -143,8 +163,9 @@ async fn run(mut command: Command, log: &Path, progress: &Progress) -> Result<()
         }
     };
     drop(alive);
-    let status = ended
-        .map_err(|source| Error::new(ErrorKind::BuildFailed, "the end of Packer was missed").with_source(source))?;
+    let status = ended.map_err(|source| {
+        Error::new(ErrorKind::BuildFailed, "the end of Packer was missed").with_source(source)
+    })?;
     let last = words.end().await;
     if status.success() {
         return Ok(());

@@ -187,7 +187,9 @@ fn only_disk(names: &[String]) -> Result<String> {
     match (disks.next(), disks.next()) {
         (Some(disk), None) => Ok(disk.clone()),
         (None, _) => Err(unusable("the build left no disk in `output`")),
-        (Some(_), Some(_)) => Err(unusable(format!("`output` has several files, so which is the disk? {}", names.join(", ")))),
+        (Some(_), Some(_)) => {
+            Err(unusable(format!("`output` has several files, so which is the disk? {}", names.join(", "))))
+        }
     }
 }
 
@@ -209,7 +211,9 @@ async fn inspect_disk(disk: &Path, tools: &Tools) -> Result<(String, u64)> {
         Some("raw") => _ = command.args(["-f", "raw"]),
         _ => {}
     }
-    let said = call(command.arg(disk)).await.map_err(|error| unusable("the disk cannot be read").with_source(error))?;
+    let said = call(command.arg(disk))
+        .await
+        .map_err(|error| unusable("the disk cannot be read").with_source(error))?;
     let info: serde_json::Value = serde_json::from_slice(&said)
         .map_err(|source| unusable("qemu-img does not describe the disk").with_source(source))?;
     let format = info["format"].as_str().unwrap_or_default().to_owned();

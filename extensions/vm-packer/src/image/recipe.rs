@@ -104,7 +104,8 @@ fn changed(path: &Path) -> Error {
 
 fn builtin(name: &str, parts: &mut BTreeMap<PathBuf, Part>) -> Result<String> {
     let Some((_, files)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<String> = BUILTIN.iter().map(|(known, _)| format!("{BUILTIN_PREFIX}{known}")).collect();
+        let known: Vec<String> =
+            BUILTIN.iter().map(|(known, _)| format!("{BUILTIN_PREFIX}{known}")).collect();
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!("there is no built-in template `{}`", printable(name)),
@@ -127,15 +128,18 @@ fn from_disk(
     let missing = |source| {
         Error::new(ErrorKind::InvalidInput, format!("the template {} cannot be read", path.display()))
             .with_source(source)
-            .with_hint("packer.template is a file, absolute or relative to the working directory, or builtin:small")
+            .with_hint(
+                "packer.template is a file, absolute or relative to the working directory, or builtin:small",
+            )
     };
     let path = path.canonicalize().map_err(missing)?;
     let mut text = Vec::new();
-    File::open(&path)
-        .and_then(|file| file.take(MAX_TEMPLATE + 1).read_to_end(&mut text))
-        .map_err(missing)?;
+    File::open(&path).and_then(|file| file.take(MAX_TEMPLATE + 1).read_to_end(&mut text)).map_err(missing)?;
     if text.len() as u64 > MAX_TEMPLATE {
-        return Err(Error::new(ErrorKind::TooLarge, format!("the template is larger than {MAX_TEMPLATE} bytes")));
+        return Err(Error::new(
+            ErrorKind::TooLarge,
+            format!("the template is larger than {MAX_TEMPLATE} bytes"),
+        ));
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("template.json").to_owned();
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -156,7 +160,10 @@ fn add_parents(path: &Path, parts: &mut BTreeMap<PathBuf, Part>) -> Result<()> {
     if path.components().any(|part| !matches!(part, Component::Normal(_))) || path.as_os_str().is_empty() {
         return Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("packer.files: `{}` leads out of the template's folder", printable(&path.to_string_lossy())),
+            format!(
+                "packer.files: `{}` leads out of the template's folder",
+                printable(&path.to_string_lossy())
+            ),
         )
         .with_hint("name files below the template's folder, or by their absolute path"));
     }
@@ -186,7 +193,9 @@ fn add(from: &Path, name: &Path, parts: &mut BTreeMap<PathBuf, Part>, depth: usi
                 ErrorKind::Refused,
                 format!("packer.files: the link {} leads to something that was not declared", from.display()),
             )
-            .with_hint("the image's name is the hash of its files, so name the file that it leads to instead"));
+            .with_hint(
+                "the image's name is the hash of its files, so name the file that it leads to instead",
+            ));
         }
         Part::Link(to)
     } else if data.is_dir() {

@@ -29,7 +29,8 @@ fn every_change_in_template_variables_and_files_makes_another_image() {
     assert_ne!(Recipe::read(&other).unwrap().hash, first);
     assert_ne!(Recipe::read(&options(folder.path(), &[])).unwrap().hash, first);
 
-    std::fs::set_permissions(folder.path().join("scripts/a.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(folder.path().join("scripts/a.sh"), std::fs::Permissions::from_mode(0o755))
+        .unwrap();
     let second = Recipe::read(&base).unwrap().hash;
     assert_ne!(second, first, "a file that became a program");
     std::fs::write(folder.path().join("scripts/a.sh"), "echo b").unwrap();
@@ -69,7 +70,8 @@ fn what_leads_out_of_the_folder_is_refused() {
 
 #[test]
 fn a_missing_template_says_where_one_may_be() {
-    let nowhere = PackerOptions { template: Some("/nowhere/template.json".into()), ..PackerOptions::default() };
+    let nowhere =
+        PackerOptions { template: Some("/nowhere/template.json".into()), ..PackerOptions::default() };
     let error = Recipe::read(&nowhere).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.hint().unwrap().contains("builtin:small"));

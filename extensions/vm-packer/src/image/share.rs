@@ -70,7 +70,8 @@ impl Images {
 async fn alone(cache: Cache, recipe: Recipe, tools: Tools, progress: Progress) -> Result<Image> {
     cache.prepare()?;
     let lock = cache.lock_file(&recipe.hash);
-    let _lock = Lock::take(&lock, || progress.say("another process builds this image; waiting for it")).await?;
+    let _lock =
+        Lock::take(&lock, || progress.say("another process builds this image; waiting for it")).await?;
     if let Some(image) = cache.get(&recipe.hash)? {
         return Ok(image);
     }

@@ -57,7 +57,8 @@ impl Accelerator {
             return if answer.trim() == "kvm" { Self::Kvm } else { Self::Tcg };
         }
         let answer = if runs(tools, state_dir).await { Self::Kvm } else { Self::Tcg };
-        let _ = private_folder(state_dir).and_then(|()| replace(&note, format!("{key} {}\n", answer.as_str()).as_bytes()));
+        let _ = private_folder(state_dir)
+            .and_then(|()| replace(&note, format!("{key} {}\n", answer.as_str()).as_bytes()));
         answer
     }
 }
@@ -72,7 +73,8 @@ fn promising() -> bool {
 
 /// Boots eight instructions with KVM, as the user that machines run as.
 async fn runs(tools: &Tools, state_dir: &Path) -> bool {
-    let Ok(folder) = tempfile::Builder::new().prefix("probe-").tempdir_in(state_dir).or_else(|_| tempfile::tempdir())
+    let Ok(folder) =
+        tempfile::Builder::new().prefix("probe-").tempdir_in(state_dir).or_else(|_| tempfile::tempdir())
     else {
         return false;
     };
@@ -82,7 +84,9 @@ async fn runs(tools: &Tools, state_dir: &Path) -> bool {
     let user = probe_user(tools);
     let disk = folder.path().join("probe.img");
     let prepared = std::fs::write(&disk, sector).and_then(|()| match user {
-        Some(id) => [folder.path(), &disk].iter().try_for_each(|path| std::os::unix::fs::chown(path, Some(id), Some(id))),
+        Some(id) => [folder.path(), &disk]
+            .iter()
+            .try_for_each(|path| std::os::unix::fs::chown(path, Some(id), Some(id))),
         None => Ok(()),
     });
     let Ok(mut command) = launcher(tools, user, true) else { return false };

@@ -79,7 +79,8 @@ pub(crate) async fn boot(boot: Boot<'_>, tools: &Tools) -> Result<Record> {
     drop(qmp);
     wait_for_ssh(place, process, port, accelerator).await?;
     let Identity { host_key, .. } = identity;
-    let layers = std::iter::once(BASE.to_owned()).chain(boot.layers.into_iter().map(|(name, _)| name)).collect();
+    let layers =
+        std::iter::once(BASE.to_owned()).chain(boot.layers.into_iter().map(|(name, _)| name)).collect();
     Ok(Record {
         tag: place.tag.clone(),
         image: image.clone(),
@@ -121,7 +122,9 @@ async fn connect(place: &Place, process: Process) -> Result<Qmp> {
     loop {
         match Qmp::connect(&place.socket()).await {
             Ok(qmp) => return Ok(qmp),
-            Err(_) if !process.is_alive() => return Err(ended(place, "QEMU ended before the machine started").await),
+            Err(_) if !process.is_alive() => {
+                return Err(ended(place, "QEMU ended before the machine started").await);
+            }
             Err(error) if start.elapsed() > START_LIMIT => return Err(error),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
@@ -168,7 +171,10 @@ async fn greeting(port: u16) -> bool {
 async fn ended(place: &Place, what: &str) -> Error {
     // The console's last words are on their way through a pipe.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    with_console(Error::new(ErrorKind::BackendFailed, what).with_retry(sandboxer_core::Retry::Permanent), place)
+    with_console(
+        Error::new(ErrorKind::BackendFailed, what).with_retry(sandboxer_core::Retry::Permanent),
+        place,
+    )
 }
 
 /// The error with the last lines of the console as its cause.

@@ -26,7 +26,9 @@ pub(crate) async fn read_back(
     let mut out = vec![
         control("virtual_machine", Outcome::Enforced, format!("a kernel of its own under {qemu}")),
         match kvm["enabled"].as_bool() {
-            Some(true) => control("accelerator", Outcome::Enforced, "kvm: the processor keeps the guest apart"),
+            Some(true) => {
+                control("accelerator", Outcome::Enforced, "kvm: the processor keeps the guest apart")
+            }
             _ => control(
                 "accelerator",
                 Outcome::Degraded,
@@ -58,7 +60,11 @@ pub(crate) async fn read_back(
 
 fn network(said: &str) -> Control {
     if said.contains("type=user") && said.contains("restrict=on") {
-        control("network", Outcome::Enforced, "QEMU's user network with restrict=on: the guest reaches nobody")
+        control(
+            "network",
+            Outcome::Enforced,
+            "QEMU's user network with restrict=on: the guest reaches nobody",
+        )
     } else {
         control("network", Outcome::Missing, "QEMU does not confirm that the guest's network is restricted")
     }
@@ -74,7 +80,11 @@ fn of_process(status: &str) -> Vec<Control> {
             .unwrap_or_default()
     };
     let seccomp = match field("Seccomp").as_str() {
-        "2" => control("qemu_seccomp", Outcome::Enforced, "QEMU may not start programs, gain rights or use old system calls"),
+        "2" => control(
+            "qemu_seccomp",
+            Outcome::Enforced,
+            "QEMU may not start programs, gain rights or use old system calls",
+        ),
         _ => control("qemu_seccomp", Outcome::Missing, "this QEMU has no seccomp filter"),
     };
     let user = match (field("Uid").as_str(), rustix::process::geteuid().as_raw()) {
@@ -82,12 +92,20 @@ fn of_process(status: &str) -> Vec<Control> {
         (uid, ours) if uid == ours.to_string() => {
             control("qemu_user", Outcome::Degraded, format!("QEMU runs as the user who started it ({uid})"))
         }
-        (uid, _) => control("qemu_user", Outcome::Enforced, format!("QEMU runs as a user of its own ({uid})")),
+        (uid, _) => {
+            control("qemu_user", Outcome::Enforced, format!("QEMU runs as a user of its own ({uid})"))
+        }
     };
     let rights = match (field("CapEff").trim_start_matches('0'), field("NoNewPrivs").as_str()) {
         ("", "1") => control("qemu_privileges", Outcome::Enforced, "no capabilities, and none to be gained"),
-        ("", _) => control("qemu_privileges", Outcome::Degraded, "no capabilities, but programs with setuid could give some"),
-        (held, _) => control("qemu_privileges", Outcome::Missing, format!("QEMU holds the capabilities {held}")),
+        ("", _) => control(
+            "qemu_privileges",
+            Outcome::Degraded,
+            "no capabilities, but programs with setuid could give some",
+        ),
+        (held, _) => {
+            control("qemu_privileges", Outcome::Missing, format!("QEMU holds the capabilities {held}"))
+        }
     };
     vec![seccomp, user, rights]
 }
@@ -117,7 +135,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_is_what_is_reported() {
-        let held = of_process("Uid:\t1879048192\t1\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n");
+        let held =
+            of_process("Uid:\t1879048192\t1\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n");
         assert!(held.iter().all(|control| control.outcome == Outcome::Enforced), "{held:?}");
         let loose = of_process("Uid:\t0\t0\nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n");
         assert!(loose.iter().all(|control| control.outcome == Outcome::Missing), "{loose:?}");

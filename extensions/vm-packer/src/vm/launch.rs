@@ -30,7 +30,15 @@ pub(crate) fn launcher(tools: &Tools, user: Option<u32>, kvm: bool) -> Result<Co
     if let Some(user) = user {
         let id = user.to_string();
         command.arg(tools.setpriv.path()?);
-        command.args(["--reuid", &id, "--regid", &id, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]);
+        command.args([
+            "--reuid",
+            &id,
+            "--regid",
+            &id,
+            "--inh-caps=-all",
+            "--bounding-set=-all",
+            "--no-new-privs",
+        ]);
         match kvm_group().filter(|_| kvm) {
             Some(group) => command.args(["--groups", &group.to_string()]),
             None => command.arg("--clear-groups"),

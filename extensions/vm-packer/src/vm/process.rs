@@ -64,7 +64,8 @@ pub(crate) fn working_in(folder: &Path) -> Vec<Process> {
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter(|pid| {
-            std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| without_mark(cwd).starts_with(folder))
+            std::fs::read_link(format!("/proc/{pid}/cwd"))
+                .is_ok_and(|cwd| without_mark(cwd).starts_with(folder))
         })
         .filter_map(Process::of)
         .collect()

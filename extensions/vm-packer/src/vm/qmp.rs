@@ -24,7 +24,8 @@ impl Qmp {
         let folder = socket.parent().unwrap_or(Path::new("/"));
         let name = socket.file_name().unwrap_or_default();
         let gone = |source: std::io::Error| {
-            Error::new(ErrorKind::BackendFailed, "QEMU does not answer on its control socket").with_source(source)
+            Error::new(ErrorKind::BackendFailed, "QEMU does not answer on its control socket")
+                .with_source(source)
         };
         // The path of a socket is bounded and that of the state folder is not, so it is reached through a descriptor.
         let dir = std::fs::File::open(folder).map_err(gone)?;

@@ -40,7 +40,8 @@ impl Record {
         let path = place.record_file();
         match std::fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|source| {
-                Error::new(ErrorKind::BackendFailed, format!("{} is damaged", path.display())).with_source(source)
+                Error::new(ErrorKind::BackendFailed, format!("{} is damaged", path.display()))
+                    .with_source(source)
             }),
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(failed("read", &path, source)),

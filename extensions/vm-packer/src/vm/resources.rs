@@ -29,9 +29,9 @@ impl Room {
     pub(crate) fn here() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let available = info
-            .lines()
-            .find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        let available = info.lines().find_map(|line| {
+            line.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+        });
         Self { cpus, memory_mb: available.map_or(u64::MAX, |kb| kb / 1_024) }
     }
 }
@@ -100,7 +100,12 @@ mod tests {
     }
 
     fn fit(cpu: f64, memory_mb: u64, disk_mb: u64) -> Result<Size> {
-        let wanted = Resources { cpu: Some(cpu), memory_mb: Some(memory_mb), disk_mb: Some(disk_mb), ..Resources::default() };
+        let wanted = Resources {
+            cpu: Some(cpu),
+            memory_mb: Some(memory_mb),
+            disk_mb: Some(disk_mb),
+            ..Resources::default()
+        };
         Size::fit(&wanted, &image(), Room { cpus: 2, memory_mb: 4_096 })
     }
 

@@ -79,8 +79,11 @@ impl Snapshots {
     pub(crate) async fn take(&self, id: SnapshotId, record: &Record, place: &Place) -> Result<Taken> {
         let name = id.to_string();
         if record.layers.len() >= MAX_LAYERS {
-            return Err(Error::new(ErrorKind::Refused, format!("the machine stands on {MAX_LAYERS} snapshots already"))
-                .with_hint("start from the image again"));
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!("the machine stands on {MAX_LAYERS} snapshots already"),
+            )
+            .with_hint("start from the image again"));
         }
         private_folder(&self.root)?;
         let folder = self.folder(&name)?;

@@ -130,9 +130,9 @@ impl Drop for Cleanup {
     }
 }
 
-/// Runs a script in the sandbox: its end and what it said on both streams.
-pub(crate) async fn sh(extension: &Arc<dyn Extension>, handle: &Handle, script: &str) -> (ExecOutcome, String) {
-    let spec = ExecSpec {
+/// A script as a command.
+pub(crate) fn spec_of(script: &str) -> ExecSpec {
+    ExecSpec {
         exec_id: ExecId::generate(),
         argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
         cwd: None,
@@ -141,8 +141,16 @@ pub(crate) async fn sh(extension: &Arc<dyn Extension>, handle: &Handle, script: 
         timeout: Some(Dur::from_secs(30)),
         tty: None,
         stdin: false,
-    };
-    let mut session = extension.exec(handle, spec).await.unwrap();
+    }
+}
+
+/// Runs a script in the sandbox: its end and what it said on both streams.
+pub(crate) async fn sh(
+    extension: &Arc<dyn Extension>,
+    handle: &Handle,
+    script: &str,
+) -> (ExecOutcome, String) {
+    let mut session = extension.exec(handle, spec_of(script)).await.unwrap();
     let (mut said, mut errors) = (String::new(), String::new());
     let mut stderr = session.stderr.take().unwrap();
     let (read, read_errors, outcome) = tokio::join!(

@@ -56,6 +56,8 @@ pub(crate) async fn proxy(
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS && !switched {
         return Err(broken("it switched protocols without being asked").into());
     }
+    // What is spoken inside says nothing about the connection out here.
+    *answer.version_mut() = Version::HTTP_11;
     headers::outward(answer.headers_mut(), &prefix, switched);
     if switched {
         let inner = hyper::upgrade::on(&mut answer);

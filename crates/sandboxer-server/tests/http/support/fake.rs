@@ -14,12 +14,13 @@ use sandboxer_core::exec::{
     LogStream, TtySize,
 };
 use sandboxer_core::extension::{
-    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, ProvisionRequest,
-    Reachability,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::{FileInfo, FileKind};
 use sandboxer_core::isolation::IsolationLevel;
-use sandboxer_core::{Capability, Dur, Error, ErrorKind, ExecId, Result};
+use sandboxer_core::snapshot::Taken;
+use sandboxer_core::{Capability, Dur, Error, ErrorKind, ExecId, Result, SnapshotId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
@@ -157,6 +158,12 @@ impl Extension for Fake {
                 exec_background: true,
                 files: true,
                 archive: true,
+                port: true,
+                pause: true,
+                snapshot: true,
+                restore: true,
+                fork: true,
+                backend_logs: true,
                 extend_ttl: true,
                 image_host: true,
                 self_hosted: true,
@@ -174,6 +181,14 @@ impl Extension for Fake {
 
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
         tokio::fs::create_dir_all(self.root.join(&request.tag)).await.map_err(failed)?;
+        if let Some(from) = &request.from {
+            let copied =
+                copy(&self.root.join(from.snapshot_id.to_string()), &self.root.join(&request.tag)).await?;
+            assert!(copied, "cp failed");
+        }
+        if let Some(line) = request.spec.inputs.get("progress") {
+            request.progress.say(line);
+        }
         if let Some(delay) = request.spec.inputs.get("delay_ms") {
             tokio::time::sleep(Duration::from_millis(delay.parse().unwrap())).await;
         }
@@ -223,7 +238,7 @@ impl Extension for Fake {
     }
 
     async fn host_facts(&self, _host: &str) -> Result<serde_json::Value> {
-        Ok(serde_json::json!({ "kernel": "test" }))
+        Ok(serde_json::json!({ "kernel": { "release": "test" } }))
     }
 
     async fn exec(&self, handle: &Handle, spec: ExecSpec) -> Result<ExecSession> {
@@ -411,6 +426,48 @@ impl Extension for Fake {
         child.wait().await.map_err(failed)?;
         Ok(())
     }
+
+    async fn port_connect(&self, _handle: &Handle, port: u16) -> Result<BoxDuplex> {
+        let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.map_err(failed)?;
+        Ok(Box::pin(stream))
+    }
+
+    async fn backend_logs(&self, handle: &Handle, _follow: bool) -> Result<BoxRead> {
+        Ok(Box::pin(std::io::Cursor::new(format!("log of {}\n", handle.tag).into_bytes())))
+    }
+
+    async fn pause(&self, _handle: &Handle) -> Result<()> {
+        Ok(())
+    }
+
+    async fn resume(&self, _handle: &Handle) -> Result<()> {
+        Ok(())
+    }
+
+    async fn snapshot(&self, handle: &Handle, id: SnapshotId) -> Result<Taken> {
+        let target = self.root.join(id.to_string());
+        std::fs::create_dir_all(&target).map_err(failed)?;
+        copy(&self.root.join(&handle.tag), &target).await?;
+        Ok(Taken { snapshot_id: id, size_bytes: Some(1), data: serde_json::Value::Null })
+    }
+
+    async fn snapshot_delete(
+        &self,
+        _host: &str,
+        id: SnapshotId,
+        _taken: Option<&Taken>,
+    ) -> Result<CleanupReport> {
+        let _ = std::fs::remove_dir_all(self.root.join(id.to_string()));
+        Ok(CleanupReport::default())
+    }
+}
+
+/// The content of one folder into another.
+async fn copy(from: &std::path::Path, to: &std::path::Path) -> Result<bool> {
+    let mut from = from.as_os_str().to_owned();
+    from.push("/.");
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().await.map_err(failed)?;
+    Ok(status.success())
 }
 
 fn info(place: &std::path::Path, path: &str) -> Result<FileInfo> {

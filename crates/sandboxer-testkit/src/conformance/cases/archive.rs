@@ -47,8 +47,11 @@ pub(super) fn tree() -> Outcome<Vec<u8>> {
     Ok(tar.into_inner()?)
 }
 
-/// Path, kind, link and data of every entry, without the way to them, sorted.
-fn entries(tar: &[u8], root: &str) -> Outcome<Vec<(String, char, String, Vec<u8>)>> {
+/// Path, kind, link and data.
+type Entry = (String, char, String, Vec<u8>);
+
+/// Every entry, without the way to it, sorted.
+fn entries(tar: &[u8], root: &str) -> Outcome<Vec<Entry>> {
     let mut out = Vec::new();
     for entry in tar::Archive::new(tar).entries()? {
         let mut entry = entry?;
@@ -84,7 +87,7 @@ async fn round_trip(rig: Arc<Rig>) -> Outcome {
     let got = all(sandbox.extension.archive_get(&sandbox.handle, "archive/deep").await?).await?;
     let (sent, got) = (entries(&sent, "")?, entries(&got, "deep")?);
     ensure(sent == got, || {
-        let names = |list: &[(String, char, String, Vec<u8>)]| {
+        let names = |list: &[Entry]| {
             let names =
                 list.iter().map(|(path, kind, link, data)| format!("{kind} {path} {link} {}", data.len()));
             names.collect::<Vec<_>>().join(", ")

@@ -64,7 +64,8 @@ async fn names(rig: Arc<Rig>) -> Outcome {
         .map(|info| info.name)
         .collect();
     let mut expected: Vec<_> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-    (listed.sort(), expected.sort());
+    listed.sort();
+    expected.sort();
     ensure(listed == expected, || format!("the folder lists {listed:?}"))?;
     for name in NAMES {
         sandbox.extension.file_delete(&sandbox.handle, &format!("names/{name}"), false).await?;

@@ -58,7 +58,8 @@ async fn echo(sandbox: &Sandbox, data: Vec<u8>) -> Outcome {
         };
         let mut back = vec![0; data.len()];
         let (sent, received) = tokio::join!(send, read.read_exact(&mut back));
-        (sent?, received?);
+        sent?;
+        received?;
         ensure(back == data, || "an echo came back changed".into())
     };
     match tokio::time::timeout(Duration::from_secs(15), talk).await {
