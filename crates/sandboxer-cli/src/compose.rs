@@ -160,6 +160,8 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
         &mut registry,
         sandboxer_ext_compose_ssh::Settings::new(hosts.clone(), &settings.home),
     );
+    let ssh = sandboxer_ext_ssh::Settings::new(hosts.clone(), &settings.home);
+    sandboxer_ext_ssh::register(&mut registry, ssh);
 
     register_processes(&mut registry, &settings.registries);
 

@@ -74,7 +74,9 @@ pub struct ProvisionRequest {
 
 /// Where long work tells how far it is; whoever created the sandbox reads it.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+pub struct Progress(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&str) + Send + Sync;
 
 impl Progress {
     pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {

@@ -101,7 +101,8 @@ pub(crate) enum Mode {
 
 /// The first line of input: what to run and how.
 pub(crate) fn script(command: &Command, nonce: &str, mode: Mode) -> String {
-    let mut script = format!("m={nonce}; w=$$; n={LEASE_SECONDS}; v=0; S self; set -- ${{x##*) }}; t=${{20}}\n");
+    let mut script =
+        format!("m={nonce}; w=$$; n={LEASE_SECONDS}; v=0; S self; set -- ${{x##*) }}; t=${{20}}\n");
     if let Some(dir) = &command.cwd {
         let dir = directory(dir);
         script += &format!("cd -- {dir} 2>/dev/null || {{ echo {nonce} cwd >&2; exit 0; }}\n");
@@ -142,7 +143,9 @@ pub(crate) fn script(command: &Command, nonce: &str, mode: Mode) -> String {
 /// The control line of a command whose own input is in use.
 pub(crate) fn watcher(nonce: &str, shell: &Shell) -> String {
     let Shell { pid, start, lease } = shell;
-    one_line(&format!("m={nonce}; w={pid}; t={start}; n={LEASE_SECONDS}; v=0; A || exit 0; kill {lease}\nW\nexit 0\n"))
+    one_line(&format!(
+        "m={nonce}; w={pid}; t={start}; n={LEASE_SECONDS}; v=0; A || exit 0; kill {lease}\nW\nexit 0\n"
+    ))
 }
 
 /// The command itself, in a shell of its own.

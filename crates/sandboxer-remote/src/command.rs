@@ -59,7 +59,15 @@ impl Command {
     }
 
     fn of(program: Program) -> Self {
-        Self { program, env: BTreeMap::new(), cwd: None, stdin: Stdin::Null, timeout: None, tty: None, running: None }
+        Self {
+            program,
+            env: BTreeMap::new(),
+            cwd: None,
+            stdin: Stdin::Null,
+            timeout: None,
+            tty: None,
+            running: None,
+        }
     }
 
     /// A variable, which is in no process's arguments on the way.
@@ -112,7 +120,9 @@ impl Command {
     pub(crate) fn validate(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::InvalidInput, why.to_owned()));
         let args = match &self.program {
-            Program::Argv(argv) if argv.first().is_none_or(String::is_empty) => return refuse("the command is empty"),
+            Program::Argv(argv) if argv.first().is_none_or(String::is_empty) => {
+                return refuse("the command is empty");
+            }
             Program::Argv(args) | Program::Script { args, .. } => args,
         };
         if let Some(name) = self.env.keys().find(|name| !is_env_name(name)) {

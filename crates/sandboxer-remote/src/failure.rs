@@ -18,7 +18,9 @@ pub fn of(what: &str, output: &Output) -> Error {
     if words.is_empty() { error } else { error.with_source(std::io::Error::other(words)) }
 }
 
-/// The words of every C library for a full disk or quota.
+/// The words of every C library for a full disk or quota, and those of GNU tar, which does not pass them on.
 pub(crate) fn is_no_space(words: &str) -> bool {
-    ["No space left on device", "Disk quota exceeded"].iter().any(|needle| words.contains(needle))
+    ["No space left on device", "Disk quota exceeded", ": Wrote only "]
+        .iter()
+        .any(|needle| words.contains(needle))
 }

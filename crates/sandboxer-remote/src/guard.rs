@@ -56,33 +56,27 @@ put() { printf '%s\n' "$2" >".guard/$1.new" && mv -f -- ".guard/$1.new" ".guard/
     };
 }
 
-const INSTALL: &str = at!(
-    r#"
+const INSTALL: &str = at!(r#"
 umask 077
 mkdir -p .guard/running || exit 50
 put deadline "$2"; put idle "$3"; put teardown "$4"; put script "$5"
 [ -e .guard/activity ] || echo >.guard/activity || exit 50
 same && exit 0
 rm -f .guard/pid; start
-"#
-);
+"#);
 
 const EXTEND: &str = at!(r#"same || exit 44; put deadline "$2"; kill -USR1 "$p""#);
 const TOUCH: &str = at!(r#"echo >.guard/activity"#);
 const ALIVE: &str = at!(r#"same"#);
-const REVIVE: &str = at!(
-    r#"
+const REVIVE: &str = at!(r#"
 same && exit 0
 { read -r end <.guard/deadline; } 2>/dev/null && [ "$end" -gt "$(date +%s)" ] || exit 44
 start
-"#
-);
-const STOP: &str = at!(
-    r#"
+"#);
+const STOP: &str = at!(r#"
 n=0; while same; do kill -TERM "$p" 2>/dev/null; n=$((n+1)); [ $n -gt 100 ] && exit 50; sleep 0.02 2>/dev/null || sleep 1; done
 exit 0
-"#
-);
+"#);
 
 /// The guard itself. A second one that was started at the same time gives way.
 const SCRIPT: &str = r#"
@@ -111,7 +105,8 @@ while :; do
   sleep $left & b=$!; wait $b; kill $b 2>/dev/null
 done
 trap '' TERM USR1
-here=$(pwd -P) || exit
+# The shell only knows what the directory was called when it came.
+here=$(readlink "/proc/$me/cwd") || exit
 while :; do
   cd -P -- "$here" || exit
   sh .guard/teardown
@@ -160,7 +155,10 @@ impl Guard {
 
     /// Whether the directory is still to be kept. A guard that went with its machine's last boot is started again.
     pub async fn revive(&self) -> Result<bool> {
-        match self.run(Command::script(REVIVE, [self.dir.clone()]), "starting the guard of the deadline").await {
+        match self
+            .run(Command::script(REVIVE, [self.dir.clone()]), "starting the guard of the deadline")
+            .await
+        {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),

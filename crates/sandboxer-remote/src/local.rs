@@ -11,7 +11,8 @@ use crate::bootstrap;
 use crate::transport::{Ended, Raw};
 
 pub(crate) fn open() -> Result<Raw> {
-    let broken = |source| Error::new(ErrorKind::BackendFailed, "/bin/sh cannot be started").with_source(source);
+    let broken =
+        |source| Error::new(ErrorKind::BackendFailed, "/bin/sh cannot be started").with_source(source);
     let mut child = Command::new("/bin/sh")
         .arg("-c")
         .arg(bootstrap::program())

@@ -35,7 +35,11 @@ impl AfterMark {
 }
 
 impl AsyncRead for AfterMark {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         let this = &mut *self;
         while !this.found {
             let mut chunk = [0; 4096];
@@ -95,7 +99,12 @@ pub(crate) fn watch(stderr: BoxRead, nonce: String) -> Marks {
     Marks { start, end, stderr: theirs }
 }
 
-async fn sort(mut source: BoxRead, nonce: &[u8], start: oneshot::Sender<Start>, mut out: DuplexStream) -> End {
+async fn sort(
+    mut source: BoxRead,
+    nonce: &[u8],
+    start: oneshot::Sender<Start>,
+    mut out: DuplexStream,
+) -> End {
     let mut held = Vec::new();
     let started = loop {
         if let Some(line) = take_line(&mut held, nonce) {
@@ -120,7 +129,10 @@ async fn sort(mut source: BoxRead, nonce: &[u8], start: oneshot::Sender<Start>, 
         // A mark may have arrived in part: keep what could be its beginning.
         let keep = match find(&held, nonce) {
             Some(at) => held.len() - at,
-            None => (0..nonce.len().min(held.len() + 1)).rev().find(|count| held.ends_with(&nonce[..*count])).unwrap_or(0),
+            None => (0..nonce.len().min(held.len() + 1))
+                .rev()
+                .find(|count| held.ends_with(&nonce[..*count]))
+                .unwrap_or(0),
         };
         let give = held.len() - keep;
         if give > 0 {

@@ -56,8 +56,28 @@ mod tests {
     fn every_shell_reads_back_what_was_written() {
         let everything: String = (1..0x2ff_u32).filter_map(char::from_u32).collect();
         let words = [
-            "", "plain", "two words", "it's", "''", "'", "\\", "\\n", "$(touch x)", "`x`", "a\nb", "\n", "\n\n'\n", "-n",
-            "!", "*", "~", "tab\there", "ends with \\", "\u{81}\u{88}", "über 日本 🦀", &everything,
+            "",
+            "plain",
+            "two words",
+            "it's",
+            "''",
+            "'",
+            "\\",
+            "\\n",
+            "$(touch x)",
+            "`x`",
+            "a\nb",
+            "\n",
+            "\n\n'\n",
+            "-n",
+            "!",
+            "*",
+            "~",
+            "tab\there",
+            "ends with \\",
+            "\u{81}\u{88}",
+            "über 日本 🦀",
+            &everything,
         ];
         let mut wanted: Vec<u8> = Vec::new();
         for word in words {

@@ -9,9 +9,9 @@ use sandboxer_core::host::{Host, HostAccess};
 use sandboxer_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::bootstrap::{Mode, Shell};
 use crate::command::{Command, Output, Stdin};
 use crate::marks::{self, AfterMark, Start};
-use crate::bootstrap::{Mode, Shell};
 use crate::session::{Drive, Line, own_line, separate_line};
 use crate::ssh::Ssh;
 use crate::transport::Raw;
@@ -82,8 +82,10 @@ impl Remote {
         match &self.inner.way {
             Way::Local => match tokio::net::TcpStream::connect((address, port)).await {
                 Ok(stream) => Ok(Box::pin(stream)),
-                Err(source) => Err(Error::new(ErrorKind::Unreachable, format!("nothing answers on port {port}"))
-                    .with_source(source)),
+                Err(source) => {
+                    Err(Error::new(ErrorKind::Unreachable, format!("nothing answers on port {port}"))
+                        .with_source(source))
+                }
             },
             Way::Ssh(ssh) => ssh.forward(address, port).await,
         }
@@ -164,7 +166,9 @@ impl Remote {
         let shell = match marks.start.await.unwrap_or(Start::Never(String::new())) {
             Start::Running(shell) => shell,
             Start::NoDirectory => return Err(no_directory(&command)),
-            Start::Never(words) => return Err(self.no_shell(ended, Box::pin(tokio::io::empty()), words, Ok(())).await),
+            Start::Never(words) => {
+                return Err(self.no_shell(ended, Box::pin(tokio::io::empty()), words, Ok(())).await);
+            }
         };
         let drive = Drive {
             host: self.inner.name.clone(),
@@ -195,14 +199,10 @@ impl Remote {
         drop(session.stdin);
         let stderr = session.stderr.unwrap_or_else(|| Box::pin(tokio::io::empty()));
         let control = session.control;
-        let (stdout, stderr, outcome) = tokio::join!(keep(session.stdout, limit), keep(stderr, limit), control.wait());
+        let (stdout, stderr, outcome) =
+            tokio::join!(keep(session.stdout, limit), keep(stderr, limit), control.wait());
         let (stdout, stderr) = (stdout?, stderr?);
-        Ok(Output {
-            outcome: outcome?,
-            truncated: stdout.1 || stderr.1,
-            stdout: stdout.0,
-            stderr: stderr.0,
-        })
+        Ok(Output { outcome: outcome?, truncated: stdout.1 || stderr.1, stdout: stdout.0, stderr: stderr.0 })
     }
 
     /// Like [`Self::output`], but anything other than success is an error with the command's last words.
@@ -231,8 +231,11 @@ impl Remote {
         }
         let (said, _) = keep(stdout, 4_096).await.unwrap_or_default();
         let words = if words.is_empty() { String::from_utf8_lossy(&said).trim().to_owned() } else { words };
-        let error = Error::new(ErrorKind::BackendFailed, format!("{} gives no shell to run commands with", self.name()))
-            .with_hint("the account needs a working login shell, /bin/sh and a /proc");
+        let error = Error::new(
+            ErrorKind::BackendFailed,
+            format!("{} gives no shell to run commands with", self.name()),
+        )
+        .with_hint("the account needs a working login shell, /bin/sh and a /proc");
         match fed {
             _ if !words.is_empty() => error.with_source(std::io::Error::other(words)),
             Err(source) => error.with_source(source),
@@ -275,7 +278,8 @@ fn no_directory(command: &Command) -> Error {
 pub(crate) fn nonce() -> Result<String> {
     let mut bytes = [0_u8; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(|source| {
-        Error::new(ErrorKind::Internal, "there are no random numbers").with_source(std::io::Error::from(source))
+        Error::new(ErrorKind::Internal, "there are no random numbers")
+            .with_source(std::io::Error::from(source))
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -83,7 +83,11 @@ impl Drive {
         Running { asks, outcome, terminal }
     }
 
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>, publish: watch::Sender<Option<Result<ExecOutcome>>>) {
+    async fn run(
+        mut self,
+        mut inbox: mpsc::UnboundedReceiver<Ask>,
+        publish: watch::Sender<Option<Result<ExecOutcome>>>,
+    ) {
         let mut heartbeat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         let never = Duration::from_secs(365 * 86_400);
         let timer = tokio::time::sleep(self.timeout.unwrap_or(never));
@@ -204,7 +208,10 @@ pub(crate) fn own_line(mut stdin: sandboxer_core::exec::BoxWrite) -> Line {
 }
 
 /// A line over a shell of its own, for a command whose input is in use.
-pub(crate) fn separate_line(open: impl Future<Output = Result<Raw>> + Send + 'static, script: String) -> Line {
+pub(crate) fn separate_line(
+    open: impl Future<Output = Result<Raw>> + Send + 'static,
+    script: String,
+) -> Line {
     let (line, mut words) = mpsc::unbounded_channel::<String>();
     tokio::spawn(async move {
         let Ok(mut raw) = open.await else { return };

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 
-
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 use sandboxer_core::exec::TtySize;
@@ -85,7 +84,11 @@ impl Terminal {
 pub(crate) struct TerminalOutput(pipe::Receiver);
 
 impl AsyncRead for TerminalOutput {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         let gone = Some(rustix::io::Errno::IO.raw_os_error());
         match ready!(Pin::new(&mut self.0).poll_read(cx, buf)) {
             Err(error) if error.raw_os_error() == gone => Poll::Ready(Ok(())),

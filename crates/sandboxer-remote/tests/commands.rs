@@ -28,8 +28,12 @@ fn ways() -> Option<Ways> {
 async fn streams_codes_directories_and_variables() {
     let Some(ways) = ways() else { return };
     for remote in &ways.ways {
-        let out = remote.output(Command::new(["sh", "-c", "echo out; echo err >&2; exit 3"]), 1000).await.unwrap();
-        assert_eq!((out.outcome.exit_code, &out.stdout[..], &out.stderr[..]), (3, &b"out\n"[..], &b"err\n"[..]));
+        let out =
+            remote.output(Command::new(["sh", "-c", "echo out; echo err >&2; exit 3"]), 1000).await.unwrap();
+        assert_eq!(
+            (out.outcome.exit_code, &out.stdout[..], &out.stderr[..]),
+            (3, &b"out\n"[..], &b"err\n"[..])
+        );
 
         let odd = "it's \"odd\" $HOME\n`x` \\ ü *";
         let command = Command::new(["printf", "%s|%s|", odd]).env("ODD", odd);
@@ -38,7 +42,12 @@ async fn streams_codes_directories_and_variables() {
         let command = Command::new(["sh", "-c", "printf %s \"$ODD\"; pwd"]).env("ODD", odd).cwd("/usr");
         assert_eq!(remote.output(command, 1000).await.unwrap().stdout, format!("{odd}/usr\n").as_bytes());
 
-        for (argv, code) in [(vec!["nope-nope"], 127), (vec!["/etc/passwd"], 126), (vec!["sh", "-c", "kill -9 $$"], 137), (vec!["sh", "-c", "exit 255"], 255)] {
+        for (argv, code) in [
+            (vec!["nope-nope"], 127),
+            (vec!["/etc/passwd"], 126),
+            (vec!["sh", "-c", "kill -9 $$"], 137),
+            (vec!["sh", "-c", "exit 255"], 255),
+        ] {
             let out = remote.output(Command::new(argv.clone()), 1000).await.unwrap();
             assert_eq!(out.outcome.exit_code, code, "{argv:?}");
             if code == 137 {
@@ -59,7 +68,8 @@ async fn input_is_binary_clean_and_ends() {
     let Some(ways) = ways() else { return };
     for remote in &ways.ways {
         let bytes: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
-        let out = remote.output(Command::new(["cat"]).stdin(Stdin::Bytes(bytes.clone())), 2 << 20).await.unwrap();
+        let out =
+            remote.output(Command::new(["cat"]).stdin(Stdin::Bytes(bytes.clone())), 2 << 20).await.unwrap();
         assert!(out.stdout == bytes && out.success());
 
         let mut session = remote.start(Command::new(["cat"]).stdin(Stdin::Piped)).await.unwrap();
@@ -96,7 +106,9 @@ async fn gone(word: &str) {
 
 /// A tree of which some hide: in the background, in a session of their own, without the environment.
 fn tree(word: &str) -> [String; 3] {
-    let line = format!("sleep {word} & setsid sleep {word} & env -i sleep {word} & (setsid sh -c 'sleep {word}; :' &) ; sleep {word}");
+    let line = format!(
+        "sleep {word} & setsid sleep {word} & env -i sleep {word} & (setsid sh -c 'sleep {word}; :' &) ; sleep {word}"
+    );
     ["sh".into(), "-c".into(), line]
 }
 
@@ -146,7 +158,8 @@ async fn signals_reach_the_command_or_the_tree() {
         assert_eq!(session.control.wait().await.unwrap().exit_code, 5);
         // What the command left in the background is its own affair.
         assert_eq!(running(&word).len(), 1);
-        let left = remote.output(Command::new(["pkill", "-f", &format!("^sleep {word}$")]), 100).await.unwrap();
+        let left =
+            remote.output(Command::new(["pkill", "-f", &format!("^sleep {word}$")]), 100).await.unwrap();
         assert!(left.success());
         gone(&word).await;
     }
@@ -157,7 +170,8 @@ async fn a_child_that_stays_does_not_hold_up_the_outcome() {
     let Some(ways) = ways() else { return };
     for (index, remote) in ways.ways.iter().enumerate() {
         let word = format!("34{index}.7");
-        let session = remote.start(Command::new(["sh", "-c", &format!("sleep {word} & echo started")])).await.unwrap();
+        let session =
+            remote.start(Command::new(["sh", "-c", &format!("sleep {word} & echo started")])).await.unwrap();
         let begin = Instant::now();
         assert_eq!(session.control.wait().await.unwrap().exit_code, 0);
         assert!(begin.elapsed() < Duration::from_secs(2));
@@ -172,7 +186,8 @@ async fn a_child_that_stays_does_not_hold_up_the_outcome() {
 async fn many_at_once_share_few_connections() {
     let Some(ways) = ways() else { return };
     let remote = &ways.ways[1];
-    let all = (0..25).map(|number| remote.output(Command::script("sleep 0.5; echo $1", [number.to_string()]), 100));
+    let all =
+        (0..25).map(|number| remote.output(Command::script("sleep 0.5; echo $1", [number.to_string()]), 100));
     for (number, output) in futures::future::join_all(all).await.into_iter().enumerate() {
         assert_eq!(output.unwrap().text(), number.to_string());
     }

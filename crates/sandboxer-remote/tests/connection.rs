@@ -33,21 +33,29 @@ async fn each_refusal_has_its_kind_and_its_words() {
     let other = SshHost::start("other");
     let open = |host: &Host| Remote::open(host, state.path()).unwrap();
 
-    let error = open(&changed(&host, |access| access.identity_file = Some(other.identity_file().display().to_string())))
-        .connect()
-        .await
-        .unwrap_err();
+    let error = open(&changed(&host, |access| {
+        access.identity_file = Some(other.identity_file().display().to_string())
+    }))
+    .connect()
+    .await
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert!(error.hint().unwrap().contains("authorized_keys"));
 
-    let error = open(&changed(&host, |access| access.host_keys = vec![other.host_key()])).connect().await.unwrap_err();
+    let error = open(&changed(&host, |access| access.host_keys = vec![other.host_key()]))
+        .connect()
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::HostKeyRefused, "{error:?}");
     let words = error.to_string();
     assert_eq!(words.matches("SHA256:").count(), 2, "expected and offered: {words}");
 
     let error = open(&changed(&host, |access| access.port = 2)).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
-    let error = open(&changed(&host, |access| access.address = "no-such-name.invalid".into())).connect().await.unwrap_err();
+    let error = open(&changed(&host, |access| access.address = "no-such-name.invalid".into()))
+        .connect()
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
     let odd = changed(&host, |access| access.address = "-oProxyCommand=id".into());
     assert_eq!(Remote::open(&odd, state.path()).err().unwrap().kind(), ErrorKind::InvalidInput);
@@ -71,7 +79,8 @@ async fn what_is_confided_is_in_no_process_list() {
     let Some((host, _state, remote)) = host() else { return };
     let secret = "hunter-two-4242";
     for stdin in [Stdin::Null, Stdin::Piped] {
-        let command = Command::new(["sh", "-c", "echo ${#PASSWORD}; sleep 30"]).env("PASSWORD", secret).stdin(stdin);
+        let command =
+            Command::new(["sh", "-c", "echo ${#PASSWORD}; sleep 30"]).env("PASSWORD", secret).stdin(stdin);
         let mut session = remote.start(command).await.unwrap();
         let mut length = [0; 3];
         session.stdout.read_exact(&mut length).await.unwrap();
@@ -164,7 +173,8 @@ async fn a_terminal_here_and_there() {
     let Some((host, _state, far)) = host() else { return };
     for remote in [Remote::local(), far] {
         let line = "test -t 0 && test -t 1 && test -t 2 && stty size; read line; stty size; echo \"got $line $WORD\"; exit 6";
-        let command = Command::new(["sh", "-c", line]).env("WORD", "kept").tty(TtySize { rows: 31, cols: 101 });
+        let command =
+            Command::new(["sh", "-c", line]).env("WORD", "kept").tty(TtySize { rows: 31, cols: 101 });
         let mut session = remote.start(command).await.unwrap();
         let mut seen = String::new();
         read_until(&mut session.stdout, &mut seen, "31 101").await;
@@ -176,18 +186,23 @@ async fn a_terminal_here_and_there() {
         assert_eq!(session.control.wait().await.unwrap().exit_code, 6);
 
         // Ctrl-C is for the command.
-        let command = Command::new(["sh", "-c", "trap 'echo interrupted; exit 9' INT; echo up; sleep 20"]).tty(TtySize::default());
+        let command = Command::new(["sh", "-c", "trap 'echo interrupted; exit 9' INT; echo up; sleep 20"])
+            .tty(TtySize::default());
         let mut session = remote.start(command).await.unwrap();
         read_until(&mut session.stdout, &mut seen, "up").await;
         session.stdin.as_mut().unwrap().write_all(&[3]).await.unwrap();
         read_until(&mut session.stdout, &mut seen, "interrupted").await;
         assert_eq!(session.control.wait().await.unwrap().exit_code, 9);
 
-        let session = remote.start(Command::new(["sh", "-c", "nohup setsid sleep 3714 & sleep 3714"]).tty(TtySize::default())).await.unwrap();
+        let session = remote
+            .start(Command::new(["sh", "-c", "nohup setsid sleep 3714 & sleep 3714"]).tty(TtySize::default()))
+            .await
+            .unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
         drop(session);
         let begin = Instant::now();
-        let left = || std::process::Command::new("pgrep").args(["-fx", "sleep 3714"]).output().unwrap().stdout;
+        let left =
+            || std::process::Command::new("pgrep").args(["-fx", "sleep 3714"]).output().unwrap().stdout;
         while !left().is_empty() {
             assert!(begin.elapsed() < Duration::from_secs(10));
             tokio::time::sleep(Duration::from_millis(50)).await;

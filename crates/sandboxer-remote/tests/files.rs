@@ -8,7 +8,10 @@ use sandboxer_core::ErrorKind;
 use sandboxer_core::exec::BoxRead;
 use sandboxer_core::files::FileKind;
 use sandboxer_remote::{Command, Files, Remote};
-use sandboxer_testkit::real::{require, sshd::{SshHost, SshHostOptions}};
+use sandboxer_testkit::real::{
+    require,
+    sshd::{SshHost, SshHostOptions},
+};
 use tokio::io::AsyncReadExt as _;
 
 fn data(bytes: impl Into<Vec<u8>>) -> BoxRead {
@@ -43,8 +46,21 @@ async fn the_same_on_every_kind_of_host() {
     assert_eq!(which.text(), "/root/bin/stat\n/root/bin/cat");
     let here = tempfile::tempdir().unwrap();
     let far = Remote::open(&coreutils.host(), state.path()).unwrap();
-    for (remote, root) in [(Remote::local(), here.path().join("root").display().to_string()), (far, "~/root".into()), (small, "~/root".into())] {
-        remote.check("making", Command::script("cd \"$HOME\"; case $1 in \\~/*) mkdir -p \"${1#\\~/}\";; *) mkdir \"$1\";; esac", [&root])).await.unwrap();
+    for (remote, root) in [
+        (Remote::local(), here.path().join("root").display().to_string()),
+        (far, "~/root".into()),
+        (small, "~/root".into()),
+    ] {
+        remote
+            .check(
+                "making",
+                Command::script(
+                    "cd \"$HOME\"; case $1 in \\~/*) mkdir -p \"${1#\\~/}\";; *) mkdir \"$1\";; esac",
+                    [&root],
+                ),
+            )
+            .await
+            .unwrap();
         behave(&remote.files(root)).await;
         escape(&remote).await;
     }
@@ -58,7 +74,11 @@ async fn behave(files: &Files) {
         files.write(path, 0o640, data(bytes.clone())).await.unwrap();
         assert!(all(files.read(path).await.unwrap()).await == bytes, "{path}");
         let info = files.stat(path).await.unwrap();
-        assert_eq!((info.size, info.mode.as_str(), info.kind), (size as u64, "0640", FileKind::File), "{path}");
+        assert_eq!(
+            (info.size, info.mode.as_str(), info.kind),
+            (size as u64, "0640", FileKind::File),
+            "{path}"
+        );
     }
     let names = |list: Vec<sandboxer_core::files::FileInfo>| {
         let mut names: Vec<_> = list.into_iter().map(|info| info.path).collect();
@@ -81,7 +101,10 @@ async fn behave(files: &Files) {
     files.tar_in("copied/to", data(tar)).await.unwrap();
     assert_eq!(all(files.read("copied/to/here/large").await.unwrap()).await, [0, 1, 2]);
     assert_eq!(files.tar_out("nothing").await.err().map(kind), Some(ErrorKind::NotFound));
-    assert_eq!(files.tar_in("x", data("no tar at all")).await.map_err(kind).unwrap_err(), ErrorKind::InvalidInput);
+    assert_eq!(
+        files.tar_in("x", data("no tar at all")).await.map_err(kind).unwrap_err(),
+        ErrorKind::InvalidInput
+    );
     for path in ["moved", "copied", odd, "x"] {
         files.delete(path, true).await.unwrap();
     }

@@ -39,7 +39,13 @@ fn guards(host: &SshHost) -> usize {
 async fn at_the_deadline_everything_goes_without_anybody() {
     let Some((host, _state, remote)) = host() else { return };
     remote.check("making", Command::new(["mkdir", "-p", "box/workspace"])).await.unwrap();
-    remote.check("starting", Command::new(["sh", "-c", "setsid sleep 4711 >/dev/null 2>&1 &"]).env("TAG", "sbx_1")).await.unwrap();
+    remote
+        .check(
+            "starting",
+            Command::new(["sh", "-c", "setsid sleep 4711 >/dev/null 2>&1 &"]).env("TAG", "sbx_1"),
+        )
+        .await
+        .unwrap();
     let guard = Guard::new(&remote, "~/box");
     let teardown = format!("{KILL_MARKED}\nkill_marked TAG=sbx_1\npwd >\"$HOME/torn\"\n");
     guard.install(after(3), None, &teardown).await.unwrap();

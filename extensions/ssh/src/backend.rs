@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecSession, ExecSpec};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, ProvisionRequest,
-    Reachability, Usage,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    ProvisionRequest, Reachability, Usage,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::isolation::IsolationLevel;
@@ -64,7 +64,8 @@ impl Extension for Ssh {
     fn describe(&self) -> Description {
         Description {
             id: crate::ID.into(),
-            summary: "A directory on a host that is reached by SSH; the boundary is the network between".into(),
+            summary: "A directory on a host that is reached by SSH; the boundary is the network between"
+                .into(),
             capability: Capability {
                 isolation: IsolationLevel::Network,
                 exec: true,
@@ -132,7 +133,8 @@ impl Extension for Ssh {
         }
         let text = output.text();
         let mut numbers = text.split(' ').map(|word| word.parse::<u64>().ok());
-        let (pids, kilobytes, deadline) = (numbers.next().flatten(), numbers.next().flatten(), numbers.next().flatten());
+        let (pids, kilobytes, deadline) =
+            (numbers.next().flatten(), numbers.next().flatten(), numbers.next().flatten());
         Ok(BackendStatus {
             alive: true,
             usage: Some(Usage { pids, disk_bytes: kilobytes.map(|kb| kb << 10), ..Usage::default() }),
@@ -148,7 +150,9 @@ impl Extension for Ssh {
         let guard = self.sandbox(handle).await?.guard();
         let moved = match guard.extend(expires_at).await {
             // A guard that went with the machine's last boot has to be there first.
-            Err(error) if error.kind() == ErrorKind::NotFound && guard.revive().await? => guard.extend(expires_at).await,
+            Err(error) if error.kind() == ErrorKind::NotFound && guard.revive().await? => {
+                guard.extend(expires_at).await
+            }
             moved => moved,
         };
         moved.map_err(|error| if error.kind() == ErrorKind::NotFound { gone(&handle.tag) } else { error })

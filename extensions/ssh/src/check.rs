@@ -24,7 +24,11 @@ exit 0
 async fn look(remote: &Remote) -> Result<Vec<(String, String)>> {
     let output = remote.check("looking at the host", Command::script(FACTS, [""; 0])).await?;
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(lines.lines().filter_map(|line| line.split_once(' ')).map(|(key, value)| (key.into(), value.into())).collect())
+    Ok(lines
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect())
 }
 
 pub(crate) async fn check(remote: &Remote) -> Result<CheckReport> {
@@ -35,18 +39,39 @@ pub(crate) async fn check(remote: &Remote) -> Result<CheckReport> {
     let facts = match look(remote).await {
         Ok(facts) => facts,
         // A host that is down is an answer, not a failure of the check.
-        Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::HostKeyRefused | ErrorKind::Denied | ErrorKind::BackendFailed) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Unreachable
+                    | ErrorKind::HostKeyRefused
+                    | ErrorKind::Denied
+                    | ErrorKind::BackendFailed
+            ) =>
+        {
             item("connection", false, true, error.chain().join(": "), error.hint().map(str::to_owned));
             return Ok(CheckReport { ok: false, items });
         }
         Err(error) => return Err(error),
     };
-    let all = |key: &str| facts.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    let all = |key: &str| {
+        facts.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+    };
     let user = all("user").join("");
-    item("connection", true, true, format!("{} answers as {user} over SSH with its pinned key", remote.name()), None);
+    item(
+        "connection",
+        true,
+        true,
+        format!("{} answers as {user} over SSH with its pinned key", remote.name()),
+        None,
+    );
     let lacking = all("lacks");
-    let tools_hint = (!lacking.is_empty()).then(|| "install coreutils, tar and grep, or busybox, on the host".to_owned());
-    let detail = if lacking.is_empty() { "everything that is needed".into() } else { format!("without {}", lacking.join(", ")) };
+    let tools_hint =
+        (!lacking.is_empty()).then(|| "install coreutils, tar and grep, or busybox, on the host".to_owned());
+    let detail = if lacking.is_empty() {
+        "everything that is needed".into()
+    } else {
+        format!("without {}", lacking.join(", "))
+    };
     item("tools", lacking.is_empty(), true, detail, tools_hint);
     let free = all("disk_free_kb").first().and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     item("disk", free > 10 << 10, true, format!("{} MiB free in the home", free >> 10), None);

@@ -24,6 +24,9 @@ impl Settings {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("state_dir", &self.state_dir).field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("state_dir", &self.state_dir)
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }

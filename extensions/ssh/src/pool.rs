@@ -16,8 +16,11 @@ impl Pool {
     pub(crate) async fn remote(&self, settings: &Settings, name: &str) -> Result<Remote> {
         let host = settings.hosts.host(name).await?;
         if host.is_local() {
-            return Err(Error::new(ErrorKind::Unsupported, format!("{} needs a host that is reached by SSH", crate::ID))
-                .with_hint("add one with `sandboxer hosts add`, or use ext.native on this machine"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{} needs a host that is reached by SSH", crate::ID),
+            )
+            .with_hint("add one with `sandboxer hosts add`, or use ext.native on this machine"));
         }
         let mut ways = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, remote)) = ways.get(name)

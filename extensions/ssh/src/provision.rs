@@ -70,7 +70,8 @@ async fn place(remote: &Remote, request: &ProvisionRequest, made: &str) -> Resul
     if let Some(seed) = &request.seed {
         request.progress.say(format!("sending the workspace to {}", remote.name()));
         let file = tokio::fs::File::open(seed).await.map_err(|source| {
-            Error::new(ErrorKind::BackendFailed, "the workspace to start with cannot be read").with_source(source)
+            Error::new(ErrorKind::BackendFailed, "the workspace to start with cannot be read")
+                .with_source(source)
         })?;
         remote.files(format!("{made}/workspace")).tar_in(".", Box::pin(file)).await?;
         guard.touch().await?;

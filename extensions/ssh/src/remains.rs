@@ -98,7 +98,8 @@ pub(crate) async fn list(settings: &Settings, remote: &Remote, prefix: &str) -> 
 pub(crate) async fn teardown(settings: &Settings, remote: &Remote, tag: &str) -> Result<CleanupReport> {
     check_tag(tag)?;
     let mark = format!("{MARKER}={tag}");
-    let output = remote.output(Command::script(TEARDOWN, [settings.root.as_str(), tag, &mark]), LIMIT).await?;
+    let output =
+        remote.output(Command::script(TEARDOWN, [settings.root.as_str(), tag, &mark]), LIMIT).await?;
     if !output.success() {
         return Err(Error::new(ErrorKind::CleanupFailed, format!("{tag} could not be removed"))
             .with_source(failure::of("the teardown", &output)));

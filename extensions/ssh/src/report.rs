@@ -10,11 +10,19 @@ pub(crate) fn controls(request: &ProvisionRequest) -> Vec<Control> {
         detail: detail.to_owned(),
     };
     let mut controls = vec![
-        control("boundary", Outcome::Enforced, "the network between this machine and the host, reached by SSH with a pinned key"),
+        control(
+            "boundary",
+            Outcome::Enforced,
+            "the network between this machine and the host, reached by SSH with a pinned key",
+        ),
         control("filesystem", Outcome::Missing, "commands see what the account on the host sees"),
         control("processes", Outcome::Missing, "commands see and reach the account's other processes"),
         control("network", Outcome::Missing, "commands have the host's network"),
-        control("deadline", Outcome::Enforced, "a guard process on the host ends the sandbox, whoever lives then"),
+        control(
+            "deadline",
+            Outcome::Enforced,
+            "a guard process on the host ends the sandbox, whoever lives then",
+        ),
     ];
     let limits = &request.spec.resources;
     let asked = [

@@ -83,7 +83,7 @@ async fn a_running_machine_carries_several_workspaces() {
         found.iter().map(|found| (found.tag.as_str(), found.alive)).collect::<Vec<_>>(),
         [(second.tag.as_str(), true)]
     );
-    assert_eq!(sh(&ext, &second, "ls ..; pgrep -f 'sleep 300' || echo none").await.1, "workspace\nnone\n");
+    assert_eq!(sh(&ext, &second, "ls ..; busybox ps | grep -c '[s]leep 300'").await.1, "workspace\n0\n");
     let error = ext.exec(&first, spec_of("true")).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error:?}");
     assert!(ext.teardown("local", &second.tag, None).await.unwrap().is_clean());

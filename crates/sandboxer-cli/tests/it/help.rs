@@ -110,9 +110,7 @@ fn slips_are_mended_and_exit_with_2() {
 #[test]
 fn commands_of_later_are_unknown() {
     let home = Home::new();
-    for command in
-        ["credits", "meters", "policy", "mcp", "route", "estimate"]
-    {
+    for command in ["credits", "meters", "policy", "mcp", "route", "estimate"] {
         home.run([command]).exits(2).says("unrecognized subcommand");
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
 
 mod copying;
+mod docker;
 mod docs;
 mod execs;
 mod faults;

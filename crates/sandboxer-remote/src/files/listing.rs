@@ -52,7 +52,8 @@ fn line<'a>(bytes: &'a [u8], at: &mut usize, name: &[u8]) -> Option<Vec<&'a str>
 }
 
 fn entry(facts: &[&str], name: &[u8], dir: &str) -> Result<FileInfo> {
-    let number = |index: usize| facts.get(index).and_then(|text| text.parse::<i64>().ok()).ok_or_else(garbled);
+    let number =
+        |index: usize| facts.get(index).and_then(|text| text.parse::<i64>().ok()).ok_or_else(garbled);
     let mode = facts.first().and_then(|text| u32::from_str_radix(text, 16).ok()).ok_or_else(garbled)?;
     let name = String::from_utf8_lossy(name.strip_prefix(b"./").unwrap_or(name)).into_owned();
     let path = match dir {

@@ -83,7 +83,10 @@ impl Files {
     async fn run(&self, script: &'static str, path: &str, args: &[&str]) -> Result<Output> {
         let output = self.remote.output(self.command(script, path, args)?, LISTING_LIMIT).await?;
         if output.truncated {
-            return Err(Error::new(ErrorKind::TooLarge, format!("`{}` has too many entries to list", printable(path))));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("`{}` has too many entries to list", printable(path)),
+            ));
         }
         succeed(path, output)
     }
@@ -122,7 +125,9 @@ fn succeed(path: &str, output: Output) -> Result<Output> {
         0 => return Ok(output),
         scripts::NO_ROOT => (ErrorKind::NotFound, "the directory on the host is gone".to_owned()),
         scripts::NOT_FOUND => return Err(not_found(path)),
-        scripts::WRONG_KIND => (ErrorKind::InvalidInput, format!("`{shown}` is of another kind: a folder, or none, or a device")),
+        scripts::WRONG_KIND => {
+            (ErrorKind::InvalidInput, format!("`{shown}` is of another kind: a folder, or none, or a device"))
+        }
         scripts::ESCAPE => (ErrorKind::Denied, format!("`{shown}` leads out of the sandbox")),
         scripts::EXISTS => (ErrorKind::Conflict, format!("`{shown}` is in the way or not empty")),
         scripts::BROKEN_OFF => (ErrorKind::BackendFailed, format!("`{shown}` did not arrive as a whole")),
@@ -131,7 +136,9 @@ fn succeed(path: &str, output: Output) -> Result<Output> {
             (ErrorKind::Denied, format!("the host does not allow that for `{shown}`"))
         }
         _ if says("not empty") => (ErrorKind::Conflict, format!("`{shown}` is not empty")),
-        _ if says("File name too long") => (ErrorKind::InvalidInput, format!("`{shown}` is too long a name for the host")),
+        _ if says("File name too long") => {
+            (ErrorKind::InvalidInput, format!("`{shown}` is too long a name for the host"))
+        }
         _ => return Err(failure::of(&format!("working on `{shown}`"), &output)),
     };
     let error = Error::new(kind, message);

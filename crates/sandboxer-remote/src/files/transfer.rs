@@ -67,9 +67,10 @@ impl Outgoing {
         let stderr = self.words.await.ok().and_then(Result::ok).unwrap_or_default().0;
         let output = Output { outcome, stdout: Vec::new(), stderr, truncated: false };
         // A tar of a tree that somebody works in is a tar all the same.
-        let lively = outcome.exit_code == 1 && ["changed as we read it", "removed before we read it"]
-            .iter()
-            .any(|words| output.last_words().contains(words));
+        let lively = outcome.exit_code == 1
+            && ["changed as we read it", "removed before we read it"]
+                .iter()
+                .any(|words| output.last_words().contains(words));
         if lively { Ok(()) } else { succeed(&self.path, output).map(drop) }
     }
 }
@@ -109,7 +110,9 @@ pub(super) async fn tar_in(files: &Files, path: &str, tar: BoxRead) -> Result<()
     let (clean, verdict) = untar::filter(tar)?;
     let fed = feed(&files.remote, files.command(scripts::TAR_IN, path, &[])?, clean).await;
     // The reason why the archive broke off is better than that it did.
-    verdict.await.map_err(|source| Error::new(ErrorKind::Internal, "a check broke off").with_source(source))??;
+    verdict
+        .await
+        .map_err(|source| Error::new(ErrorKind::Internal, "a check broke off").with_source(source))??;
     succeed(path, fed?.1).map(drop)
 }
 

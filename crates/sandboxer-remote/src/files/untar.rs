@@ -49,7 +49,10 @@ fn rewrite(source: impl Read, target: impl Write) -> Result<()> {
     let entries = archive.entries().map_err(unreadable)?;
     for (count, entry) in entries.enumerate() {
         if count >= MOST_ENTRIES {
-            return Err(Error::new(ErrorKind::TooLarge, format!("the archive has more than {MOST_ENTRIES} entries")));
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("the archive has more than {MOST_ENTRIES} entries"),
+            ));
         }
         let mut entry = entry.map_err(unreadable)?;
         let path = entry.path().map_err(unreadable)?.into_owned();
@@ -83,9 +86,16 @@ fn rewrite(source: impl Read, target: impl Write) -> Result<()> {
             tar::EntryType::Link => return Err(refuse(&path, "it is a hard link")),
             _ => return Err(refuse(&path, "it is a device or something else that is no file")),
         };
-        written.map_err(unreadable)?;
+        match written {
+            // The host takes no more, and says why itself.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(unreadable)?,
+        }
     }
-    out.into_inner().and_then(|mut out| out.flush()).map_err(unreadable)
+    match out.into_inner().and_then(|mut out| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(unreadable(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The path without `.`; nothing if it is absolute or goes up.

@@ -9,20 +9,33 @@ use super::known::fingerprint;
 pub(super) fn classify(name: &str, access: &SshAccess, words: &str) -> Error {
     let has = |needles: &[&str]| needles.iter().any(|needle| words.contains(needle));
     let endpoint = format!("{}@{}:{}", access.user, access.address, access.port);
-    let error = if has(&["REMOTE HOST IDENTIFICATION HAS CHANGED", "Host key verification failed", "host key is known for"]) {
+    let error = if has(&[
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "Host key verification failed",
+        "host key is known for",
+    ]) {
         host_key(name, access, words)
-    } else if has(&["Permission denied", "Too many authentication failures", "No supported authentication methods"]) {
+    } else if has(&[
+        "Permission denied",
+        "Too many authentication failures",
+        "No supported authentication methods",
+    ]) {
         let offered = match &access.identity_file {
             Some(file) => format!("with the key {file}"),
             None => "with the agent's and the default keys".into(),
         };
-        Error::new(ErrorKind::Denied, format!("{name} does not let {} in {offered}", access.user)).with_hint(format!(
-            "put the public key into ~{}/.ssh/authorized_keys on {}, or name another identity file",
-            access.user, access.address
-        ))
+        Error::new(ErrorKind::Denied, format!("{name} does not let {} in {offered}", access.user)).with_hint(
+            format!(
+                "put the public key into ~{}/.ssh/authorized_keys on {}, or name another identity file",
+                access.user, access.address
+            ),
+        )
     } else if has(&["Could not resolve hostname"]) {
-        Error::new(ErrorKind::Unreachable, format!("{name} cannot be reached: there is no address for {}", access.address))
-            .with_retry(Retry::Temporary)
+        Error::new(
+            ErrorKind::Unreachable,
+            format!("{name} cannot be reached: there is no address for {}", access.address),
+        )
+        .with_retry(Retry::Temporary)
     } else if has(&[
         "Connection refused",
         "timed out",
@@ -35,8 +48,11 @@ pub(super) fn classify(name: &str, access: &SshAccess, words: &str) -> Error {
         "Broken pipe",
         "kex_exchange_identification",
     ]) {
-        Error::new(ErrorKind::Unreachable, format!("{name} cannot be reached at {}:{}", access.address, access.port))
-            .with_hint("is the machine up, and does its SSH server listen there?")
+        Error::new(
+            ErrorKind::Unreachable,
+            format!("{name} cannot be reached at {}:{}", access.address, access.port),
+        )
+        .with_hint("is the machine up, and does its SSH server listen there?")
     } else {
         Error::new(ErrorKind::Unreachable, format!("there is no SSH connection to {name}"))
     };
@@ -49,7 +65,10 @@ pub(super) fn classify(name: &str, access: &SshAccess, words: &str) -> Error {
 
 fn host_key(name: &str, access: &SshAccess, words: &str) -> Error {
     let pinned = access.host_keys.iter().filter_map(|key| fingerprint(key)).collect::<Vec<_>>().join(", ");
-    let shown = words.split_whitespace().find(|word| word.starts_with("SHA256:")).map(|word| word.trim_end_matches('.'));
+    let shown = words
+        .split_whitespace()
+        .find(|word| word.starts_with("SHA256:"))
+        .map(|word| word.trim_end_matches('.'));
     let message = match shown {
         Some(shown) => format!("{name} shows the host key {shown}, but {pinned} is pinned"),
         None => format!("{name} shows a host key of a kind that is not pinned; pinned is {pinned}"),

@@ -82,8 +82,12 @@ impl Master {
             file.lock()?;
             Ok::<_, std::io::Error>(file)
         });
-        let failed = || Error::new(ErrorKind::StoreFailed, format!("{} cannot be locked", self.lock.display()));
-        locked.await.map_err(|source| failed().with_source(source))?.map_err(|source| failed().with_source(source))
+        let failed =
+            || Error::new(ErrorKind::StoreFailed, format!("{} cannot be locked", self.lock.display()));
+        locked
+            .await
+            .map_err(|source| failed().with_source(source))?
+            .map_err(|source| failed().with_source(source))
     }
 
     async fn start(&self) -> Result<()> {

@@ -35,7 +35,8 @@ pub(crate) struct Ssh {
 
 impl Ssh {
     pub(crate) fn new(name: &str, access: &SshAccess, state_dir: &Path) -> Result<Self> {
-        let masters = (0..CONNECTIONS).map(|slot| Master::new(name, access, state_dir, slot)).collect::<Result<_>>()?;
+        let masters =
+            (0..CONNECTIONS).map(|slot| Master::new(name, access, state_dir, slot)).collect::<Result<_>>()?;
         Ok(Self { masters, name: name.to_owned() })
     }
 
@@ -79,7 +80,9 @@ impl Ssh {
                         Ok(Ok(done)) => return Ok(done),
                         Ok(Err(Refused::Full)) => break,
                         Ok(Err(Refused::Port(reason))) => return Err(no_listener(&reason)),
-                        Ok(Err(Refused::Broken(source))) if last => return Err(lost(&self.name).with_source(source)),
+                        Ok(Err(Refused::Broken(source))) if last => {
+                            return Err(lost(&self.name).with_source(source));
+                        }
                         Ok(Err(Refused::Broken(_))) => {}
                         Err(_) => {
                             master.close().await;

@@ -76,7 +76,12 @@ impl Client {
     }
 
     /// Runs a command on these descriptors, with a terminal if one is named.
-    pub(crate) async fn session(self, command: &str, terminal: Option<&str>, fds: [OwnedFd; 3]) -> Result<Session, Refused> {
+    pub(crate) async fn session(
+        self,
+        command: &str,
+        terminal: Option<&str>,
+        fds: [OwnedFd; 3],
+    ) -> Result<Session, Refused> {
         let request = Packet::new(C_NEW_SESSION)
             .number(1)
             .text("")
@@ -135,7 +140,8 @@ impl Client {
                 let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
                 let mut ancillary = SendAncillaryBuffer::new(&mut space);
                 ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-                sendmsg(&self.stream, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL).map_err(IoError::from)
+                sendmsg(&self.stream, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)
+                    .map_err(IoError::from)
             });
             match sent {
                 Ok(_) => return Ok(()),
@@ -183,13 +189,21 @@ impl Forwarded {
 }
 
 impl AsyncRead for Forwarded {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Forwarded {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

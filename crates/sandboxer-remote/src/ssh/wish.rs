@@ -47,7 +47,8 @@ impl Wish for Terminal<'_> {
     async fn ask(&self, mut client: Client, host: &str) -> Result<Self::Gives, Refused> {
         let copy = || self.terminal.try_clone().map_err(Refused::io);
         let pid = client.pid().await?;
-        let session = client.session(self.command, Some("xterm-256color"), [copy()?, copy()?, copy()?]).await?;
+        let session =
+            client.session(self.command, Some("xterm-256color"), [copy()?, copy()?, copy()?]).await?;
         Ok((ended(session, host), pid))
     }
 }

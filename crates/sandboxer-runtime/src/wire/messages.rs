@@ -149,15 +149,34 @@ pub(crate) enum ToInit {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FromInit {
-    Ready { enforced: Enforced },
+    Ready {
+        enforced: Enforced,
+    },
     SetupFailed(RuntimeError),
-    Started { number: u64, pid: i32 },
-    Exited { number: u64, code: i32, signal: Option<i32> },
-    Refused { number: u64, error: RuntimeError },
-    Pong { number: u64 },
+    Started {
+        number: u64,
+        pid: i32,
+    },
+    Exited {
+        number: u64,
+        code: i32,
+        signal: Option<i32>,
+    },
+    Refused {
+        number: u64,
+        error: RuntimeError,
+    },
+    Pong {
+        number: u64,
+    },
     /// With the socket.
-    Connected { number: u64 },
-    NotConnected { number: u64, error: RuntimeError },
+    Connected {
+        number: u64,
+    },
+    NotConnected {
+        number: u64,
+        error: RuntimeError,
+    },
 }
 
 /// How a builtin ended; one JSON document on its stderr.

@@ -165,7 +165,11 @@ impl SshHost {
     /// Runs a command on the host, past its SSH server.
     pub fn exec_in(&self, argv: &[&str]) -> Output {
         let init = self.init().to_string();
-        Command::new("nsenter").args(["-t", &init, "-m", "-n", "-p", "--"]).args(argv).output().expect("nsenter runs")
+        Command::new("nsenter")
+            .args(["-t", &init, "-m", "-n", "-p", "--"])
+            .args(argv)
+            .output()
+            .expect("nsenter runs")
     }
 
     /// How many SSH connections are open to it.
@@ -183,8 +187,13 @@ impl SshHost {
 
     /// The command lines of every process of the host.
     pub fn processes(&self) -> Vec<String> {
-        let listing = self.exec_in(&["sh", "-c", "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done"]);
-        String::from_utf8_lossy(&listing.stdout).lines().map(str::to_owned).filter(|line| !line.is_empty()).collect()
+        let listing =
+            self.exec_in(&["sh", "-c", "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done"]);
+        String::from_utf8_lossy(&listing.stdout)
+            .lines()
+            .map(str::to_owned)
+            .filter(|line| !line.is_empty())
+            .collect()
     }
 
     fn make_key(&self, file: &str) {
@@ -232,10 +241,22 @@ impl SshHost {
             self.options.prepare.join("\n"),
         );
         let script_path = self.dir.path().join("start");
-        fs::File::create(&script_path).and_then(|mut file| file.write_all(script.as_bytes())).expect("a start script");
+        fs::File::create(&script_path)
+            .and_then(|mut file| file.write_all(script.as_bytes()))
+            .expect("a start script");
         fs::set_permissions(&script_path, fs::Permissions::from_mode(0o700)).expect("a start script");
         Command::new("ip")
-            .args(["netns", "exec", &self.netns, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args([
+                "netns",
+                "exec",
+                &self.netns,
+                "unshare",
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+            ])
             .args(["sh", "-c", "exec sh \"$0\"", &script_path.display().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -248,7 +269,11 @@ impl SshHost {
     fn init(&self) -> u32 {
         let outer = self.process.as_ref().expect("the host runs").id();
         let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).unwrap_or_default();
-        children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("the host has a first process")
+        children
+            .split_whitespace()
+            .next()
+            .and_then(|pid| pid.parse().ok())
+            .expect("the host has a first process")
     }
 
     fn wait_until_it_answers(&mut self) {

@@ -19,7 +19,7 @@ const NOTICE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs inside, as the command's user: `$1` the exec's id, `$2` the signal, `$3` not empty for the whole tree. Only shell
 /// words, since images differ in what else they have. A process belongs to the command by its marker, its parent or its
-/// session; a kill goes on until nobody does.
+/// session; a kill goes on until nobody does. The signal `size` gives the command's terminal `$4` rows and `$5` columns.
 const SIGNAL: &str = r#"
 id=$1; signal=$2; tree=$3; self=$$
 field() { x=; { IFS= read -r x <"/proc/$1/stat"; } 2>/dev/null; [ "$x" ] || return 1; set -- ${x##*) }; state=$1; parent=$2; session=$4; [ "$state" != Z ]; }
@@ -45,6 +45,7 @@ collect() {
 n=0
 while [ $n -lt 100 ]; do
   n=$((n+1)); collect
+  if [ "$signal" = size ]; then [ -z "$leader" ] || stty -F "/proc/$leader/fd/0" rows "$4" cols "$5" 2>/dev/null; exit 0; fi
   if [ -z "$tree" ]; then [ -z "$leader" ] || kill -"$signal" "$leader"; exit 0; fi
   [ "$found" = " " ] && exit 0
   kill -"$signal" $found 2>/dev/null
@@ -64,20 +65,25 @@ pub(super) struct Inside {
 
 impl Inside {
     async fn signal(&self, signal: i32, whole_tree: bool) -> Result<()> {
+        self.run(&[&signal.to_string(), if whole_tree { "1" } else { "" }]).await
+    }
+
+    async fn resize(&self, size: TtySize) -> Result<()> {
+        self.run(&["size", "", &size.rows.to_string(), &size.cols.to_string()]).await
+    }
+
+    async fn run(&self, args: &[&str]) -> Result<()> {
         let mut argv = vec!["docker", "exec"];
         if let Some(user) = &self.user {
             argv.extend(["-u", user]);
         }
-        let signal = signal.to_string();
-        let tree = if whole_tree { "1" } else { "" };
-        argv.extend([&self.container, "/bin/sh", "-c", SIGNAL, "sh", &self.exec_id, &signal, tree]);
+        argv.extend([&self.container, "/bin/sh", "-c", SIGNAL, "sh", &self.exec_id]);
+        argv.extend(args);
         let command = self.site.with_engine(Command::new(argv)).timeout(KILL_LIMIT);
         let output = self.site.remote.output(command, 16 << 10).await?;
+        let words = output.last_words();
         // A container that is gone took the command with it.
-        if output.success()
-            || output.last_words().contains("is not running")
-            || output.last_words().contains("No such container")
-        {
+        if output.success() || words.contains("is not running") || words.contains("No such container") {
             return Ok(());
         }
         Err(sandboxer_remote::failure::of("ending a command", &output))
@@ -153,7 +159,9 @@ impl ExecControl for Control {
     }
 
     async fn resize(&self, size: TtySize) -> Result<()> {
-        self.client.resize(size).await
+        self.client.resize(size).await?;
+        // The client passes the size on some time later; whoever types next expects it to be there.
+        self.inside.resize(size).await
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::{Cache, Image, Recipe};
 use crate::files::{blocking, failed, private_file, private_folder, remove_tree};
 use crate::tools::Tools;
+use crate::vm::process;
 
 /// Ends the build with whoever asked for it, see the file.
 const SUPERVISE: &str = include_str!("supervise.sh");
@@ -80,6 +81,7 @@ pub(super) async fn build(
     let work = folder.join("work");
     recipe.stage(&work)?;
     let temporary = Temporary::below(&folder)?;
+    let ends = EndWithMe { folder: folder.clone() };
 
     let mut command = Command::new("/bin/sh");
     command.args(["-c", SUPERVISE, "supervise"]).arg(setsid).arg(packer).args(["build", "-color=false"]);
@@ -102,6 +104,7 @@ pub(super) async fn build(
     command.env("CHECKPOINT_DISABLE", "1").env("PACKER_NO_COLOR", "1").env("TMPDIR", temporary.path());
     let log = folder.join("packer.log");
     let run = run(command, &log, progress).await;
+    drop(ends);
     drop(temporary);
     let kept = cache.log_file(&recipe.hash);
     let outcome = match run {
@@ -242,6 +245,22 @@ async fn split(mut stream: impl AsyncRead + Unpin, lines: mpsc::Sender<String>) 
 
 fn clean(line: &[u8]) -> String {
     String::from_utf8_lossy(line).chars().filter(|c| !c.is_control() || *c == '\t').collect()
+}
+
+/// Ends what works in a build's folder when the build is given up. The supervisor does the same when this whole process is
+/// gone, but takes longer.
+struct EndWithMe {
+    folder: PathBuf,
+}
+
+impl Drop for EndWithMe {
+    fn drop(&mut self) {
+        if process::working_in(&self.folder).is_empty() {
+            return;
+        }
+        let folder = std::mem::take(&mut self.folder);
+        std::thread::spawn(move || process::end_all(&folder, Duration::from_secs(5)));
+    }
 }
 
 /// The build's temporary folder: inside its own where the path is short enough, otherwise in the system's.

@@ -5,25 +5,22 @@ exec 3<&0 </dev/null
 "$@" 3<&- &
 build=$!
 end_all() {
-    kill -KILL -- "-$build" 2>/dev/null
-    # What left the group still works in the folder.
-    for link in /proc/[0-9]*/cwd; do
-        pid=${link#/proc/}
-        pid=${pid%/cwd}
-        case $(readlink "$link") in
-        "$folder" | "$folder"/* | "$folder (deleted)") [ "$pid" = $$ ] || [ "$pid" = "$watch" ] || kill -KILL "$pid" ;;
+    kill -s KILL -- "-$build" 2>/dev/null
+    # What left the group still works in the folder. One program looks at all, since there may be hundreds.
+    ls -l /proc/[0-9]*/cwd 2>/dev/null | sed -n 's|.* /proc/\([0-9]*\)/cwd -> |\1 |p' | while read -r pid path; do
+        case ${path%" (deleted)"} in
+        "$folder" | "$folder"/*) [ "$pid" = $$ ] || [ "$pid" = "$watcher" ] || kill -s KILL "$pid" 2>/dev/null ;;
         esac
-    done 2>/dev/null
+    done
 }
 (
-    watch=$(exec sh -c 'echo $PPID')
+    watcher=$(exec sh -c 'echo $PPID')
     cat <&3 >/dev/null
     end_all
-    end_all
 ) &
-watcher=$!
 exec 3<&-
 wait "$build"
 code=$?
-kill -KILL "$watcher" 2>/dev/null
+# Whatever way it ended, nothing of it goes on; the watcher goes too, whose part this is now.
+end_all
 exit "$code"

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::identity::{self, Identity};
 use super::launch::own_user;
 use super::machine::Machine;
-use super::process::Process;
+use super::process::{self, Process};
 use super::seed::{self, Seed};
 use super::{Accelerator, Place, Qmp, Record, Size, console, controls};
 use crate::files::{failed, private_folder};
@@ -25,6 +25,8 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long a guest may take until its SSH server speaks.
 const BOOT_LIMIT_KVM: Duration = Duration::from_secs(180);
 const BOOT_LIMIT_TCG: Duration = Duration::from_secs(600);
+/// How long the console's last words may be on their way.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 /// What the lowest disk is called in a machine's folder.
 pub(crate) const BASE: &str = "base";
 
@@ -169,8 +171,11 @@ async fn greeting(port: u16) -> bool {
 }
 
 async fn ended(place: &Place, what: &str) -> Error {
-    // The console's last words are on their way through a pipe.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The console's last words are on their way through a pipe, and over when nobody works in the folder any more.
+    let start = Instant::now();
+    while start.elapsed() < LAST_WORDS && !process::working_in(&place.machine()).is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     with_console(
         Error::new(ErrorKind::BackendFailed, what).with_retry(sandboxer_core::Retry::Permanent),
         place,
