@@ -83,7 +83,7 @@ pub(crate) async fn facts(site: &Site) -> Result<Value> {
     let (total, available) = disk_line(line(5));
     let foreign: Vec<&str> = lines.iter().skip(8).filter_map(|line| line.strip_prefix('|')).collect();
     let engines = match site.tool().await {
-        Ok(Tool { engine, version, plugin }) => {
+        Ok(Tool { engine, version, plugin, .. }) => {
             json!({ "docker": { "version": engine }, "compose": { "version": version, "plugin": plugin } })
         }
         Err(error) => json!({ "docker": { "missing": error.to_string() } }),

@@ -125,10 +125,15 @@ async fn establish(site: &Site, request: &ProvisionRequest, content: &Content) -
     let project = format!("{folder}/project");
     let stack = &content.stack;
     let access = workspace_access(site, stack, &content.service, spec.workspace.access).await?;
+    let mut resources = spec.resources.clone();
+    if let (Some(wanted), Some(there)) = (resources.cpu, site.tool().await?.cpus) {
+        // More than there is is no limit at all, and the engine refuses it.
+        resources.cpu = Some(wanted.min(f64::from(there)));
+    }
     let plan = Plan {
         tag,
         project: &project,
-        resources: &spec.resources,
+        resources: &resources,
         allowed: &spec.dangerously_allow,
         main: &content.service,
         access,

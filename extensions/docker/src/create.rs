@@ -43,7 +43,8 @@ pub(crate) struct Wanted {
 pub(crate) fn wanted(request: &ProvisionRequest) -> Result<Wanted> {
     let resources = &request.spec.resources;
     let machine = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-    let cpu = resources.cpu.unwrap_or_else(|| DEFAULT_CPU.min(machine));
+    // More than there is is no limit at all, and the engine refuses it.
+    let cpu = resources.cpu.unwrap_or(DEFAULT_CPU).min(machine);
     if !(0.01..=1_024.0).contains(&cpu) {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{cpu} processors cannot be given")));
     }

@@ -32,7 +32,7 @@ async fn a_build_that_fails_says_why_and_leaves_nothing() {
     let ext = extension(&state);
     let marker = "8640017";
     let command = format!(
-        "mkdir output; echo half > output/disk.raw; for n in $(seq 40); do echo line $n; done; setsid sleep {marker} >/dev/null 2>&1 & echo the disk is on fire >&2; exit 3"
+        "mkdir output; echo half > output/disk.raw; for n in $(seq 40); do echo line $n; done; setsid sleep {marker} >/dev/null 2>&1 & sleep 0.3; echo the disk is on fire >&2; exit 3"
     );
     let wish = request(template(folder.path(), &command));
     let error = ext.provision(wish.clone()).await.unwrap_err();

@@ -19,7 +19,8 @@ fn run_page(page: &str, home: &Home) -> String {
     shell.args(["-euxo", "pipefail", "-c", &script]).current_dir(home.path());
     let output = shell.output().expect("bash");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{page}: {out}\n{err}");
+    let kept = std::fs::read_to_string(home.path().join("stack.json")).unwrap_or_default();
+    assert!(output.status.success(), "{page}: {out}\n{err}\n{kept}");
     out.into_owned()
 }
 

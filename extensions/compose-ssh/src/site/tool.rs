@@ -11,6 +11,7 @@ const FIND: &str = r#"
 command -v docker >/dev/null 2>&1 || { echo no-docker; exit 0; }
 v=$(docker version --format '{{.Server.Version}}' 2>&1) || { echo no-engine; printf '%s\n' "$v"; exit 0; }
 echo "engine $v"
+echo "cpus $(docker info --format '{{.NCPU}}' 2>/dev/null)"
 if c=$(docker compose version --short 2>/dev/null) && [ -n "$c" ]; then echo "plugin $c"
 elif c=$(docker-compose version --short 2>/dev/null) && [ -n "$c" ]; then echo "program $c"
 else echo no-compose; fi
@@ -23,6 +24,8 @@ pub(crate) struct Tool {
     /// `1.29.2`, `2.27.0`.
     pub(crate) version: String,
     pub(crate) engine: String,
+    /// Processors that the engine has; it refuses a limit above that.
+    pub(crate) cpus: Option<u32>,
 }
 
 impl Tool {
@@ -49,6 +52,7 @@ impl Tool {
             return Err(engine_down(host, &lines.collect::<Vec<_>>().join(" ")));
         }
         let engine = first.strip_prefix("engine ").unwrap_or_default().to_owned();
+        let cpus = lines.next().and_then(|line| line.strip_prefix("cpus ")?.parse().ok());
         let second = lines.next().unwrap_or_default();
         let (plugin, version) = match second.split_once(' ') {
             Some(("plugin", version)) => (true, version),
@@ -59,7 +63,7 @@ impl Tool {
                     .with_retry(sandboxer_core::Retry::Permanent));
             }
         };
-        Ok(Self { plugin, version: version.trim_start_matches('v').to_owned(), engine })
+        Ok(Self { plugin, version: version.trim_start_matches('v').to_owned(), engine, cpus })
     }
 
     /// The words that start the tool.
@@ -103,9 +107,10 @@ mod tests {
 
     #[test]
     fn either_generation_is_found() {
-        let plugin = Tool::read("engine 27.0.1\nplugin v2.27.0", "h").unwrap();
+        let plugin = Tool::read("engine 27.0.1\ncpus 8\nplugin v2.27.0", "h").unwrap();
         assert_eq!((plugin.program(), plugin.version.as_str()), (&["docker", "compose"][..], "2.27.0"));
-        let program = Tool::read("engine 20.10.24\nprogram 1.29.2", "h").unwrap();
+        assert_eq!(plugin.cpus, Some(8));
+        let program = Tool::read("engine 20.10.24\ncpus \nprogram 1.29.2", "h").unwrap();
         assert_eq!((program.program(), program.engine.as_str()), (&["docker-compose"][..], "20.10.24"));
     }
 
@@ -113,7 +118,7 @@ mod tests {
     fn what_is_missing_is_told() {
         for (text, kind, words) in [
             ("no-docker", ErrorKind::NoBackend, "h has no docker"),
-            ("engine 1\nno-compose", ErrorKind::NoBackend, "h has docker, but no compose"),
+            ("engine 1\ncpus 2\nno-compose", ErrorKind::NoBackend, "h has docker, but no compose"),
             ("no-engine\nCannot connect", ErrorKind::Unreachable, "the docker engine of h does not answer"),
         ] {
             let error = Tool::read(text, "h").unwrap_err();

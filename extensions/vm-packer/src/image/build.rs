@@ -83,8 +83,13 @@ pub(super) async fn build(
     let temporary = Temporary::below(&folder)?;
     let ends = EndWithMe { folder: folder.clone() };
 
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", SUPERVISE, "supervise"]).arg(setsid).arg(packer).args(["build", "-color=false"]);
+    // In a session of its own, so that Ctrl-C for us does not take the supervisor away before it has done its work.
+    let mut command = Command::new(setsid);
+    command
+        .args(["/bin/sh", "-c", SUPERVISE, "supervise"])
+        .arg(setsid)
+        .arg(packer)
+        .args(["build", "-color=false"]);
     if !recipe.variables.is_empty() {
         // The ending is the one that templates in HCL insist on; in arguments everybody could read the values.
         let file = folder.join("variables.pkrvars.json");
