@@ -23,9 +23,11 @@ pub(crate) struct Sizes {
     pub(crate) syncs: usize,
 }
 
+type Part = fn(&Options, &Path, &mut Results) -> Result<()>;
+
 /// Each part alone: one that does not work here is left out and named.
 pub(crate) fn run(options: &Options, temp: &Path, results: &mut Results) -> Result<()> {
-    let parts: [(&str, fn(&Options, &Path, &mut Results) -> Result<()>); 4] =
+    let parts: [(&str, Part); 4] =
         [("docker", docker::run), ("ssh", ssh::run), ("compose", compose::run), ("mirror", mirror::run)];
     for (name, part) in parts {
         crate::report::note(name);

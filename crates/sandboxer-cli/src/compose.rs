@@ -66,7 +66,8 @@ impl Settings {
         // An empty value says "the local store" whatever the file says.
         let server = globals.server.clone().or(config.server).filter(|url| !url.is_empty());
         let registries = config_dir.as_ref().map(|dir| dir.join("registry")).into_iter();
-        let registries = registries.chain(variable(EnvVars::SANDBOXER_REGISTRY)?.map(PathBuf::from)).collect();
+        let registries =
+            registries.chain(variable(EnvVars::SANDBOXER_REGISTRY)?.map(PathBuf::from)).collect();
         Ok(Self {
             home: absolute(&home)?,
             registries,
@@ -142,8 +143,7 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
         source: format!("sandboxer://{}/{name}", host_name()),
         sinks: settings.state_hub_url.iter().map(|_| STATE_HUB_SINK.to_owned()).collect(),
     };
-    let store: Arc<dyn Store> =
-        Arc::new(SqliteStore::open(&settings.home.join(STORE_FILE), options).await?);
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.home.join(STORE_FILE), options).await?);
     // Where extensions look up the host that a sandbox is placed on.
     let hosts: Arc<dyn HostDirectory> = Arc::new(HostBook::new(store.clone()));
     let mut registry = Registry::default();
@@ -162,6 +162,8 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     );
     let ssh = sandboxer_ext_ssh::Settings::new(hosts.clone(), &settings.home);
     sandboxer_ext_ssh::register(&mut registry, ssh);
+    let machines = sandboxer_ext_vm_packer::Settings::new(hosts.clone(), settings.home.join("vm-packer"));
+    sandboxer_ext_vm_packer::register(&mut registry, machines);
 
     register_processes(&mut registry, &settings.registries);
 

@@ -49,6 +49,8 @@ pub struct Capability {
     /// Several sandboxes from one checkpoint at a time.
     pub fork: bool,
     pub gpu: bool,
+    /// Only for profiles and requests that name it: it needs inputs that others do not give.
+    pub only_by_name: bool,
     /// Runs on a machine of the user's own.
     pub self_hosted: bool,
     /// Places sandboxes on the engine's own machine.

@@ -175,6 +175,18 @@ impl Error {
         self
     }
 
+    /// Marks an error of a provision that came before anything was made: nothing need be taken down.
+    #[must_use]
+    pub fn without_effect(self) -> Self {
+        self.with_context(Self::EFFECT.0, Self::EFFECT.1)
+    }
+
+    pub fn had_no_effect(&self) -> bool {
+        self.0.context.iter().any(|(key, value)| (*key, value.as_str()) == Self::EFFECT)
+    }
+
+    const EFFECT: (&'static str, &'static str) = ("effect", "none");
+
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

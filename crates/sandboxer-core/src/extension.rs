@@ -357,16 +357,19 @@ pub trait Extension: Send + Sync + 'static {
 /// The extensions that the binary registered, by id.
 #[derive(Clone, Default)]
 pub struct Registry {
-    extensions: BTreeMap<String, Arc<dyn Extension>>,
+    /// In the order in which they are preferred where a profile names none.
+    extensions: Vec<(String, Arc<dyn Extension>)>,
 }
 
 impl Registry {
     pub fn register(&mut self, extension: Arc<dyn Extension>) {
-        self.extensions.insert(extension.describe().id, extension);
+        let id = extension.describe().id;
+        self.extensions.retain(|(other, _)| *other != id);
+        self.extensions.push((id, extension));
     }
 
     pub fn get(&self, id: &str) -> Result<Arc<dyn Extension>> {
-        self.extensions.get(id).cloned().ok_or_else(|| {
+        self.extensions.iter().find(|(other, _)| other == id).map(|(_, found)| found.clone()).ok_or_else(|| {
             let error = Error::new(
                 ErrorKind::ExtensionNotFound,
                 format!("there is no extension `{}`", crate::suggest::printable(id)),
@@ -379,10 +382,10 @@ impl Registry {
     }
 
     pub fn ids(&self) -> impl Iterator<Item = &str> {
-        self.extensions.keys().map(String::as_str)
+        self.extensions.iter().map(|(id, _)| id.as_str())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Extension>> {
-        self.extensions.values()
+        self.extensions.iter().map(|(_, extension)| extension)
     }
 }

@@ -39,7 +39,8 @@ impl Caller {
     pub fn may(&self, action: Action) -> bool {
         match (self.actor, action) {
             (_, Action::UseSandboxes) | (Actor::Adm, _) | (Actor::Atm, Action::Operate) => true,
-            (Actor::Atm, Action::ManageKeys | Action::ManageHosts | Action::ReadFolders) | (Actor::Agt, _) => false,
+            (Actor::Atm, Action::ManageKeys | Action::ManageHosts | Action::ReadFolders)
+            | (Actor::Agt, _) => false,
         }
     }
 

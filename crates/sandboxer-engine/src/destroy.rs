@@ -30,7 +30,7 @@ impl Ending {
     }
 
     pub(crate) fn failed(reason: &'static str, error: &Error) -> Self {
-        let untouched = is_untouched(error);
+        let untouched = error.had_no_effect();
         Self { through: Some(State::Failed), reason, failure: Some(Failure::from(error)), untouched }
     }
 
@@ -38,17 +38,6 @@ impl Ending {
         self.failure = Some(Failure::from(error));
         self
     }
-}
-
-/// Marks an error that came before the backend was reached. Extensions may say so too, with this context.
-const UNTOUCHED: (&str, &str) = ("effect", "none");
-
-pub(crate) fn untouched(error: Error) -> Error {
-    error.with_context(UNTOUCHED.0, UNTOUCHED.1)
-}
-
-pub(crate) fn is_untouched(error: &Error) -> bool {
-    error.context().iter().any(|(key, value)| (*key, value.as_str()) == UNTOUCHED)
 }
 
 impl Engine {

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::destroy::{Ending, is_untouched};
+use crate::destroy::Ending;
 use crate::{Engine, fault};
 
 /// How long a lease is believed without a word from its owner.
@@ -166,7 +166,7 @@ impl Engine {
     async fn give_up(&self, stored: Stored, error: Error) -> Error {
         // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
         let tag = stored.record.id().to_string();
-        if !is_untouched(&error)
+        if !error.had_no_effect()
             && let Ok(extension) = self.extension_of(&stored)
             && let Err(cleanup) = extension.teardown(&stored.record.sandbox.host, &tag, None).await
         {

@@ -30,10 +30,10 @@ mod ports;
 mod progress;
 mod reconcile;
 mod reroute;
-mod stale;
-mod survey;
 mod restore;
 mod snapshots;
+mod stale;
+mod survey;
 mod ttl;
 pub mod workspace;
 

@@ -101,7 +101,8 @@ fn candidates(
         out.extend(profile.route.fallback.iter().cloned());
         out.extend(request.route.iter().flat_map(|route| route.fallback.iter().cloned()));
         if out.is_empty() && strategy != Strategy::Explicit {
-            out.extend(registry.ids().map(str::to_owned));
+            let general = registry.iter().map(|extension| extension.describe());
+            out.extend(general.filter(|one| !one.capability.only_by_name).map(|one| one.id));
         }
     }
     let mut seen = std::collections::BTreeSet::new();

@@ -14,7 +14,6 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use crate::destroy::{is_untouched, untouched};
 use crate::placement::is_hosts_fault;
 use crate::{Engine, fault};
 
@@ -68,7 +67,7 @@ impl Engine {
         record.sandbox.route.attempts.push(Attempt { extension, host, code, reason });
         // Kept in any case: whoever ends the sandbox now writes down what was tried.
         stored.record = record.clone();
-        let said_so = is_untouched(&error);
+        let said_so = error.had_no_effect();
         let is_untouched = said_so
             || match error.kind() {
                 // Refused before the first word was said to it.
@@ -76,7 +75,7 @@ impl Engine {
                 ErrorKind::Unreachable => knock.unanswered().await,
                 _ => false,
             };
-        let error = if is_untouched && !said_so { untouched(error) } else { error };
+        let error = if is_untouched && !said_so { error.without_effect() } else { error };
         let Some(next) = record.sandbox.route.untried().cloned() else { return Err(error) };
         if !is_untouched {
             self.clean_up_for_next(stored, &error).await?;

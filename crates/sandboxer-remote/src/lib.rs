@@ -16,9 +16,11 @@ mod session;
 mod ssh;
 mod transport;
 mod tty;
+mod within;
 
 pub use command::{Command, Output, Stdin};
 pub use files::Files;
 pub use guard::Guard;
 pub use quote::quote;
 pub use remote::Remote;
+pub use within::Entry;

@@ -16,12 +16,14 @@ use crate::session::{Drive, Line, own_line, separate_line};
 use crate::ssh::Ssh;
 use crate::transport::Raw;
 use crate::tty::Terminal;
+use crate::within::Entry;
 use crate::{bootstrap, local};
 
 /// A shell on a host. Cheap to clone; nothing is connected until it is used.
 #[derive(Clone)]
 pub struct Remote {
     inner: Arc<Inner>,
+    within: Option<Arc<Entry>>,
 }
 
 struct Inner {
@@ -41,12 +43,23 @@ impl Remote {
             HostAccess::Local => Way::Local,
             HostAccess::Ssh(access) => Way::Ssh(Ssh::new(&host.name, access, state_dir)?),
         };
-        Ok(Self { inner: Arc::new(Inner { name: host.name.clone(), way }) })
+        Ok(Self { inner: Arc::new(Inner { name: host.name.clone(), way }), within: None })
     }
 
     /// The machine that we are on.
     pub fn local() -> Self {
-        Self { inner: Arc::new(Inner { name: sandboxer_core::host::LOCAL.into(), way: Way::Local }) }
+        let inner = Inner { name: sandboxer_core::host::LOCAL.into(), way: Way::Local };
+        Self { inner: Arc::new(inner), within: None }
+    }
+
+    /// The way into something on this host: commands run in there, and files are those in there.
+    #[must_use]
+    pub fn within(&self, entry: Entry) -> Self {
+        Self { inner: self.inner.clone(), within: Some(Arc::new(entry)) }
+    }
+
+    fn outside(&self) -> Self {
+        Self { inner: self.inner.clone(), within: None }
     }
 
     pub fn name(&self) -> &str {
@@ -95,6 +108,10 @@ impl Remote {
     /// working directory is an error here, and never an exit code.
     pub async fn start(&self, command: Command) -> Result<ExecSession> {
         command.validate()?;
+        let command = match &self.within {
+            Some(entry) => entry.adapt(command),
+            None => command,
+        };
         let nonce = nonce()?;
         if let Some(size) = command.tty {
             return Box::pin(self.start_tty(command, &nonce, size)).await;
@@ -150,7 +167,7 @@ impl Remote {
     async fn start_tty(&self, command: Command, nonce: &str, size: TtySize) -> Result<ExecSession> {
         let script = bootstrap::script(&command, nonce, Mode::Terminal);
         let store = Command::script(bootstrap::STORE_SCRIPT, [nonce, script.trim_end_matches('\n')]);
-        self.check("preparing a terminal", store).await?;
+        self.outside().check("preparing a terminal", store).await?;
         let (terminal, other_end) = Terminal::open(size)?;
         let ended = match &self.inner.way {
             Way::Local => local::open_tty(nonce, other_end)?,

@@ -28,9 +28,9 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use sandboxer_core::event::NewEvent;
 use sandboxer_core::host::{Host, HostLoad, HostSign};
 use sandboxer_core::page::{Limit, Page};
-use sandboxer_core::event::NewEvent;
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
 use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
@@ -38,13 +38,13 @@ use sqlx::sqlite::SqlitePool;
 use tokio::sync::Mutex;
 
 use crate::model::{
-    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, OutboxStats, PlacedEvent,
-    Lease, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
+    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, Lease, OutboxStats,
+    PlacedEvent, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
 };
 use crate::store::Store;
 
 use connection::{Reader, Tidy, Writer};
-use direct::{Answer, Direct};
+use direct::Direct;
 use events::Journal;
 use fault::Attempt;
 
@@ -155,8 +155,8 @@ impl Store for SqliteStore {
 
     async fn get(&self, id: SandboxId) -> Result<Option<Stored>> {
         match self.direct.get(id, sandboxes::GET) {
-            Answer::Read(stored) => Ok(stored),
-            Answer::AskThePool => read!(self, "get", c => sandboxes::get(c, id)),
+            Some(stored) => Ok(stored),
+            None => read!(self, "get", c => sandboxes::get(c, id)),
         }
     }
 

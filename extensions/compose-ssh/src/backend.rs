@@ -75,6 +75,7 @@ impl Extension for ComposeSsh {
                 snapshot: true,
                 restore: true,
                 fork: true,
+                only_by_name: true,
                 self_hosted: true,
                 host_local: true,
                 host_ssh: true,
@@ -107,8 +108,8 @@ impl Extension for ComposeSsh {
     }
 
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
-        provision::check_request(&request)?;
-        let site = self.site(&request.host).await?;
+        provision::check_request(&request).map_err(Error::without_effect)?;
+        let site = self.site(&request.host).await.map_err(Error::without_effect)?;
         provision::provision(&self.settings, &site, &request).await
     }
 

@@ -91,15 +91,15 @@ pub(crate) async fn provision(
     request: &ProvisionRequest,
 ) -> Result<Handle> {
     let tag = request.tag.as_str();
-    if let Some(handle) = existing(site, tag).await? {
+    if let Some(handle) = existing(site, tag).await.map_err(Error::without_effect)? {
         return Ok(handle);
     }
-    let content = Content::prepare(settings, request).await?;
+    let content = Content::prepare(settings, request).await.map_err(Error::without_effect)?;
     let _lock = site.lock(tag).await?;
     if let Some(handle) = existing(site, tag).await? {
         return Ok(handle);
     }
-    site.tool().await?;
+    site.tool().await.map_err(Error::without_effect)?;
     // What an earlier try left half-way: its folder was there before anything else, and goes last.
     let output = site.script(LOOK, &[&site.folder(tag), &site.staging(tag)]).await?;
     match output.outcome.exit_code {

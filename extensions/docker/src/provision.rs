@@ -26,7 +26,7 @@ const OTHERS_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) async fn provision(client: &Client, request: ProvisionRequest) -> Result<Handle> {
     refuse(&request)?;
     // An engine that was never reached has nothing of it: there is nothing to take down.
-    let connected = client.connect().await.map_err(|error| error.with_context("effect", "none"))?;
+    let connected = client.connect().await.map_err(Error::without_effect)?;
     let own = [client.state_dir(), connected.socket()];
     let sources = match request.spec.mounts.is_empty() {
         true => Vec::new(),

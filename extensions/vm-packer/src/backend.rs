@@ -104,6 +104,7 @@ impl Extension for VmPacker {
                 snapshot: true,
                 restore: true,
                 fork: true,
+                only_by_name: true,
                 self_hosted: true,
                 host_local: true,
                 backend_logs: true,

@@ -42,41 +42,50 @@ pub(crate) fn touch(place: &Place) {
     let _ = std::fs::write(place.folder().join(FOLDER).join("activity"), "\n");
 }
 
-/// Keeps a machine from being idle while a command runs in it: the guard counts what is noted here as use, as long as this
-/// process lives.
-pub(crate) fn busy(place: &Place, exec: ExecId, session: ExecSession) -> ExecSession {
-    let note = place.folder().join(FOLDER).join("running").join(exec.to_string());
-    if let Some(us) = i32::try_from(std::process::id()).ok().and_then(Process::of) {
-        let _ = std::fs::write(&note, format!("{} {}\n", us.pid, us.started));
-    }
-    let control = Busy { inner: session.control, note, place: place.clone() };
-    ExecSession { control: Arc::new(control), ..session }
-}
-
-struct Busy {
-    inner: Arc<dyn ExecControl>,
+/// Keeps a machine from being idle as long as this lives: the guard counts what is noted here as use while this process is
+/// there.
+pub(crate) struct InUse {
     note: PathBuf,
     place: Place,
 }
 
-impl Busy {
+impl InUse {
+    pub(crate) fn new(place: &Place, name: &str) -> Self {
+        let note = place.folder().join(FOLDER).join("running").join(name);
+        if let Some(us) = i32::try_from(std::process::id()).ok().and_then(Process::of) {
+            let _ = std::fs::write(&note, format!("{} {}\n", us.pid, us.started));
+        }
+        Self { note, place: place.clone() }
+    }
+
     fn end(&self) {
         let _ = std::fs::remove_file(&self.note);
         touch(&self.place);
     }
 }
 
-impl Drop for Busy {
+impl Drop for InUse {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// A session during which the machine is in use.
+pub(crate) fn busy(place: &Place, exec: ExecId, session: ExecSession) -> ExecSession {
+    let control = Busy { inner: session.control, in_use: InUse::new(place, &exec.to_string()) };
+    ExecSession { control: Arc::new(control), ..session }
+}
+
+struct Busy {
+    inner: Arc<dyn ExecControl>,
+    in_use: InUse,
 }
 
 #[async_trait]
 impl ExecControl for Busy {
     async fn wait(&self) -> Result<ExecOutcome> {
         let outcome = self.inner.wait().await;
-        self.end();
+        self.in_use.end();
         outcome
     }
 

@@ -60,15 +60,10 @@ impl Machines {
         Ok(console::read(&place, Some(record.process), follow))
     }
 
-    /// Stops the processors. What the guest had in its caches is on its disk then, so that a snapshot has it.
+    /// Stops the processors where they are.
     pub(crate) async fn pause(&self, tag: &str) -> Result<()> {
-        let (place, record) = self.running(tag)?;
-        let mut qmp = Qmp::connect(&place.socket()).await?;
-        if qmp.state().await? != "running" {
-            return Ok(());
-        }
-        self.sync(&place, &record).await;
-        qmp.execute("stop", Value::Null).await.map(drop)
+        let (place, _) = self.running(tag)?;
+        Qmp::connect(&place.socket()).await?.execute("stop", Value::Null).await.map(drop)
     }
 
     pub(crate) async fn resume(&self, tag: &str) -> Result<()> {
@@ -93,10 +88,12 @@ impl Machines {
         let (place, record) = self.running(tag)?;
         let mut qmp = Qmp::connect(&place.socket()).await?;
         let running = qmp.state().await? == "running";
-        if running {
-            self.sync(&place, &record).await;
-            qmp.execute("stop", Value::Null).await?;
+        if !running {
+            // A paused machine goes on for the moment that its caches take to reach its disk.
+            qmp.execute("cont", Value::Null).await?;
         }
+        self.sync(&place, &record).await;
+        qmp.execute("stop", Value::Null).await?;
         // Whoever drops this future in the middle must not leave the machine stopped.
         let resume = Resume { socket: running.then(|| place.socket()) };
         let result = self.snapshots().take(id, &record, &place).await;

@@ -126,6 +126,7 @@ impl Machines {
         let size = Size::fit(&request.spec.resources, &base.image, vm::Room::here())?;
         // Before there is anything to end, so that nothing can outlive it.
         deadline::arm(place, request.expires_at, request.idle_reap).await?;
+        let _in_use = deadline::InUse::new(place, "boot");
         let options = &request.spec.packer;
         let boot = Boot {
             place,

@@ -18,12 +18,12 @@ pub(crate) use checkpoints::{
 };
 pub(crate) use create::{CreateArgs, WorkspaceAccessArg, WorkspaceModeArg};
 pub(crate) use exec::{CpArgs, ExecArgs, LogsArgs, ShellArgs};
-pub(crate) use sync::{PreferArg, SyncArgs};
 pub(crate) use hosts::{HostsAddArgs, HostsCommand, ReapStaleArgs};
 pub(crate) use manage::{
     CompletionsArgs, DestroyArgs, DoctorArgs, EventsArgs, ExpireArgs, ExtendTtlArgs, ExtensionsCommand,
     GetArgs, InspectCommand, KeysCommand, ListArgs, ProfilesCommand, RecreateArgs, ServeArgs,
 };
+pub(crate) use sync::{PreferArg, SyncArgs};
 
 /// Isolated sandboxes for agents and people, from one command.
 #[derive(Debug, Parser)]

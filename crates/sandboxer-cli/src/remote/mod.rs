@@ -19,9 +19,14 @@ use sandboxer_core::files::{FileInfo, validate_path};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{Actor, Dur, Error, ErrorKind, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId};
+use sandboxer_core::{
+    Actor, Dur, Error, ErrorKind, EventId, ExecId, KeyId, Result, SandboxId, Snapshot, SnapshotId,
+};
 use sandboxer_engine::workspace::{SyncOptions, SyncReport};
-use sandboxer_engine::{ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, ProfileView, ReapRequest, SandboxInspection, StaleReport};
+use sandboxer_engine::{
+    ExtensionView, ForkRequest, Forked, HostCheck, HostReport, HostView, NewHost, ProfileView, ReapRequest,
+    SandboxInspection, StaleReport,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -42,7 +42,10 @@ fn left(engine: &Dockerd, tag: &str) -> Vec<String> {
         &["images", "--format", "{{.Repository}}:{{.Tag}}"],
     ];
     let found = lists.iter().map(|list| engine.run(list).unwrap());
-    found.flat_map(|list| list.lines().map(str::to_owned).collect::<Vec<_>>()).filter(|name| name.contains(tag)).collect()
+    found
+        .flat_map(|list| list.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|name| name.contains(tag))
+        .collect()
 }
 
 fn both(engine: &Dockerd, story: impl Fn(&Home)) {
@@ -91,7 +94,15 @@ fn a_mirrored_folder() {
     let Some(engine) = engine() else { return };
     let home = home(engine);
     home.file("project/a.txt", "from here\n");
-    let args = ["create", "--profile", "profile.docker-test", "--workspace", "project", "--workspace-mode", "mirror"];
+    let args = [
+        "create",
+        "--profile",
+        "profile.docker-test",
+        "--workspace",
+        "project",
+        "--workspace-mode",
+        "mirror",
+    ];
     let id = home.run(args).ok().trim().to_owned();
     assert_eq!(sh(&home, &id, "cat a.txt; echo from there > b.txt").ok(), "from here\n");
     let read = |name: &str| std::fs::read_to_string(home.path().join("project").join(name)).ok();
@@ -99,7 +110,8 @@ fn a_mirrored_folder() {
     home.file("project/a.txt", "changed here\n");
     assert_eq!(sh(&home, &id, "cat a.txt").ok(), "changed here\n");
     home.run(["destroy", &id]).ok();
-    let read_only = ["create", "--profile", "profile.docker-test", "--workspace", "project", "--access", "ro"];
+    let read_only =
+        ["create", "--profile", "profile.docker-test", "--workspace", "project", "--access", "ro"];
     let id = home.run(read_only).ok().trim().to_owned();
     assert_eq!(sh(&home, &id, "cat a.txt; echo x > a.txt || echo refused").ok(), "changed here\nrefused\n");
     home.run(["destroy", &id]).ok();
@@ -114,7 +126,8 @@ fn killed_at_every_step_of_a_checkpoint() {
     engine.import_busybox(IMAGE).unwrap();
     let engine = &engine;
     let points = sandboxer_engine::fault::POINTS;
-    let ours = ["engine.pause.", "engine.resume.", "engine.snapshot.", "engine.snapshot_delete.", "engine.fork."];
+    let ours =
+        ["engine.pause.", "engine.resume.", "engine.snapshot.", "engine.snapshot_delete.", "engine.fork."];
     let mut died = 0;
     for point in points.iter().filter(|point| ours.iter().any(|prefix| point.starts_with(prefix))) {
         let home = home(engine);
@@ -196,7 +209,8 @@ fn bad_images_and_runtimes() {
     let ran = home.run(["create", "--profile", "profile.odd"]);
     assert_ne!(ran.code, Some(0));
     ran.says("warp").says("runc");
-    let mounts = format!("{}mounts: [{{ source: /etc, target: /mnt/etc }}]\n", PROFILE.replace("docker-test", "etc"));
+    let mounts =
+        format!("{}mounts: [{{ source: /etc, target: /mnt/etc }}]\n", PROFILE.replace("docker-test", "etc"));
     home.profile("etc", &mounts);
     home.run(["create", "--profile", "profile.etc"]).exits(5).says("/etc");
     assert!(Path::new("/etc").is_dir());

@@ -13,8 +13,9 @@ fn run_page(page: &str, home: &Home) -> String {
     let blocks: String =
         text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.contains("curl "), "{file} has no example");
-    let script =
-        blocks.replace("http://127.0.0.1:8377", home.server_url()).replace("curl ", "curl --noproxy '*' --fail-with-body ");
+    let script = blocks
+        .replace("http://127.0.0.1:8377", home.server_url())
+        .replace("curl ", "curl --noproxy '*' --fail-with-body ");
     let mut shell = Command::new("bash");
     shell.args(["-euxo", "pipefail", "-c", &script]).current_dir(home.path());
     let output = shell.output().expect("bash");
@@ -38,7 +39,10 @@ fn glas_harness() {
 fn snuggle_inventor() {
     let home = Home::served();
     let out = run_page("snuggle-inventor", &home);
-    assert!(out.contains("code 7") && out.contains("int main(void)") && out.ends_with("destroyed\n"), "{out}");
+    assert!(
+        out.contains("code 7") && out.contains("int main(void)") && out.ends_with("destroyed\n"),
+        "{out}"
+    );
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn a_dry_run_tells_the_route_and_makes_nothing() {
     let plan = home.run(["create", "--dry-run", "--json"]).json();
     assert_eq!(plan["extension"], "ext.native");
     assert_eq!(plan["quote"]["basis"], "self-hosted");
-    home.run(["create", "--dry-run", "--profile", "profile.docker-dev"]).exits(7);
+    home.run(["create", "--dry-run", "--profile", "profile.e2b-burst"]).exits(7);
     assert_eq!(home.run(["list", "--all", "--json"]).json()["items"], serde_json::json!([]));
 }
 

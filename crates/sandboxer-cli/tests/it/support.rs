@@ -30,7 +30,11 @@ impl Drop for Server {
 impl Home {
     pub(crate) fn new() -> Self {
         // Sockets have short names: the system's own temporary folder, whatever the test run's is.
-        Self { dir: tempfile::Builder::new().prefix("sbx").tempdir_in("/tmp").unwrap(), server: None, variables: Vec::new() }
+        Self {
+            dir: tempfile::Builder::new().prefix("sbx").tempdir_in("/tmp").unwrap(),
+            server: None,
+            variables: Vec::new(),
+        }
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {

@@ -92,8 +92,7 @@ impl Runtime {
         let request = LaunchRequest { dirs: self.dirs.clone(), spec, overrides: self.overrides };
         let socket = self.launcher.request(&LauncherRequest::Launch(Box::new(request)))?;
         let mut connection = Connection::new(socket)?;
-        let answer =
-            tokio::time::timeout(limit, connection.receive()).await.map_err(|_| no_answer())?;
+        let answer = tokio::time::timeout(limit, connection.receive()).await.map_err(|_| no_answer())?;
         match answer {
             Ok((Reply::Launched(launched), _)) => {
                 let dir = dirs::open_sandbox(&self.dirs, &id)?;

@@ -108,7 +108,10 @@ async fn nothing_is_forgotten() {
             if item.get(method).is_none() {
                 continue;
             }
-            let filled = path.replace("{id}", "sbx_00000000000000000000000000").replace("{exec}", "x").replace("{page}", "api.md");
+            let filled = path
+                .replace("{id}", "sbx_00000000000000000000000000")
+                .replace("{exec}", "x")
+                .replace("{page}", "api.md");
             let method = reqwest::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
             let status = server.http.request(method, server.url(&filled)).send().await.unwrap().status();
             assert_eq!(status, if PUBLIC.contains(&path.as_str()) { 200 } else { 401 }, "{path}");

@@ -26,42 +26,37 @@ pub(super) struct Direct {
     connection: Mutex<Option<Connection>>,
 }
 
-/// What the pool need not be asked for any more.
-pub(super) enum Answer {
-    Read(Option<Stored>),
-    AskThePool,
-}
-
 impl Direct {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, asked: AtomicU32::new(0), connection: Mutex::new(None) }
     }
 
-    pub(super) fn get(&self, id: SandboxId, statement: &str) -> Answer {
+    /// What is stored under this id, or nothing of that kind when the pool must be asked.
+    pub(super) fn get(&self, id: SandboxId, statement: &str) -> Option<Option<Stored>> {
         if self.asked.fetch_add(1, Ordering::Relaxed) < FIRST {
-            return Answer::AskThePool;
+            return None;
         }
         // Two at the same moment: the second has the pool.
         let mut slot = match self.connection.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
-            Err(TryLockError::WouldBlock) => return Answer::AskThePool,
+            Err(TryLockError::WouldBlock) => return None,
         };
         let connection = match slot.take().map_or_else(|| self.open(), Ok) {
             Ok(connection) => connection,
             Err(error) => {
                 tracing::debug!(%error, "the store is not read directly");
                 self.asked.store(0, Ordering::Relaxed);
-                return Answer::AskThePool;
+                return None;
             }
         };
         match read(&connection, id, statement) {
             Ok(stored) => {
                 *slot = Some(connection);
-                Answer::Read(stored)
+                Some(stored)
             }
             // The connection is in doubt and goes.
-            Err(_) => Answer::AskThePool,
+            Err(_) => None,
         }
     }
 

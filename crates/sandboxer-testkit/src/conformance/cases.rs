@@ -89,6 +89,7 @@ pub const NOT_TESTED: &[(&str, &str)] = &[
         "needs a store of secrets and a service that takes them; the extension's own tests bring both",
     ),
     ("gpu", "needs the device"),
+    ("only_by_name", "says when the router may choose it, nothing about what it does"),
 ];
 
 /// Every case, in the order of the report.
