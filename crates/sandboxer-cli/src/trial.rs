@@ -60,5 +60,9 @@ async fn spec_and_host(
     }
     let mut spec = SandboxSpec { image: Image::Host, ..SandboxSpec::default() };
     spec.isolation.level = spec.isolation.level.min(about.capability.isolation);
+    if !about.capability.host_local {
+        // What a host elsewhere can give is its own affair; the trial takes what there is.
+        spec.isolation.level = sandboxer_core::isolation::IsolationLevel::Network;
+    }
     Ok((spec, wish.host.unwrap_or_else(|| host::LOCAL.to_owned())))
 }

@@ -6,6 +6,8 @@ use crate::isolation::IsolationLevel;
 
 /// One flat struct. Grammar: the name of the operation, then `_` and the refinement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+// What an extension of another version does not know of, it does not do.
+#[serde(default)]
 pub struct Capability {
     /// Strongest isolation that it can give.
     pub isolation: IsolationLevel,

@@ -369,16 +369,18 @@ impl Registry {
     }
 
     pub fn get(&self, id: &str) -> Result<Arc<dyn Extension>> {
-        self.extensions.iter().find(|(other, _)| other == id).map(|(_, found)| found.clone()).ok_or_else(|| {
-            let error = Error::new(
-                ErrorKind::ExtensionNotFound,
-                format!("there is no extension `{}`", crate::suggest::printable(id)),
-            );
-            match crate::suggest::did_you_mean(id, self.ids()) {
-                Some(hint) => error.with_hint(hint),
-                None => error.with_hint("`sandboxer extensions list` shows what is there"),
-            }
-        })
+        self.extensions.iter().find(|(other, _)| other == id).map(|(_, found)| found.clone()).ok_or_else(
+            || {
+                let error = Error::new(
+                    ErrorKind::ExtensionNotFound,
+                    format!("there is no extension `{}`", crate::suggest::printable(id)),
+                );
+                match crate::suggest::did_you_mean(id, self.ids()) {
+                    Some(hint) => error.with_hint(hint),
+                    None => error.with_hint("`sandboxer extensions list` shows what is there"),
+                }
+            },
+        )
     }
 
     pub fn ids(&self) -> impl Iterator<Item = &str> {

@@ -71,10 +71,10 @@ mod tests {
         assert_eq!(argv[..6], ["enter", "-i", "--cwd=/w", "--env=SANDBOXER_VALUE_0", "it", "--"]);
         assert_eq!(argv[argv.len() - 2..], ["tool", "-x"]);
         assert!(!argv.iter().any(|piece| piece.contains("secret")));
-        assert_eq!(adapted.env.into_iter().collect::<Vec<_>>(), [(
-            "SANDBOXER_VALUE_0".to_owned(),
-            "/secret".to_owned()
-        )]);
+        assert_eq!(
+            adapted.env.into_iter().collect::<Vec<_>>(),
+            [("SANDBOXER_VALUE_0".to_owned(), "/secret".to_owned())]
+        );
         assert_eq!(adapted.cwd.as_deref(), Some("/d"));
     }
 }

@@ -18,7 +18,7 @@ use sandboxer_remote::{Command, Remote};
 use crate::config::Settings;
 use crate::pool::Pool;
 use crate::sandbox::{MARKER, Sandbox, gone};
-use crate::{check, exec, provision, remains};
+use crate::{check, exec, native, provision, remains};
 
 pub struct Ssh {
     settings: Settings,
@@ -64,10 +64,12 @@ impl Extension for Ssh {
     fn describe(&self) -> Description {
         Description {
             id: crate::ID.into(),
-            summary: "A directory on a host that is reached by SSH; the boundary is the network between"
-                .into(),
+            summary:
+                "On a host that is reached by SSH: its own native runtime, or a directory behind the network"
+                    .into(),
             capability: Capability {
-                isolation: IsolationLevel::Network,
+                // Where the host has `sandboxer`; where not, more than `network` is refused.
+                isolation: IsolationLevel::Container,
                 exec: true,
                 exec_split_streams: true,
                 exec_stdin: true,
@@ -89,18 +91,25 @@ impl Extension for Ssh {
     }
 
     async fn check(&self, host: &str) -> Result<CheckReport> {
-        check::check(&self.remote(host).await?).await
+        let remote = self.remote(host).await?;
+        let mut report = check::check(&remote).await?;
+        if report.ok {
+            report.items.push(check::native(&self.pool.native(host, &remote).await?));
+        }
+        Ok(report)
     }
 
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
+        provision::check(&request)?;
         let remote = self.remote(&request.host).await?;
-        provision::run(&self.settings, &remote, request).await
+        let probe = self.pool.native(&request.host, &remote).await?;
+        provision::run(&self.settings, &remote, &request, &probe).await
     }
 
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability> {
         let sandbox = self.sandbox(handle).await?;
         let probe = Command::new(["true"]).cwd(sandbox.workspace());
-        if let Err(error) = sandbox.remote.check("the first command", probe).await {
+        if let Err(error) = sandbox.shell().check("the first command", probe).await {
             return Err(sandbox.explain(error).await);
         }
         Ok(Reachability {
@@ -121,6 +130,9 @@ impl Extension for Ssh {
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
         let sandbox = self.sandbox(handle).await?;
+        if let Some(native) = &sandbox.data.native {
+            return native::status(&sandbox, native).await;
+        }
         let dead = BackendStatus { alive: false, usage: None, detail: serde_json::Value::Null };
         if !sandbox.guard().revive().await? {
             return Ok(dead);
@@ -143,11 +155,19 @@ impl Extension for Ssh {
     }
 
     async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        self.sandbox(handle).await?.guard().revive().await
+        let sandbox = self.sandbox(handle).await?;
+        match &sandbox.data.native {
+            Some(native) => native::is_alive(&sandbox, native).await,
+            None => sandbox.guard().revive().await,
+        }
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {
-        let guard = self.sandbox(handle).await?.guard();
+        let sandbox = self.sandbox(handle).await?;
+        if let Some(native) = &sandbox.data.native {
+            return native::extend(&sandbox, native, expires_at).await;
+        }
+        let guard = sandbox.guard();
         let moved = match guard.extend(expires_at).await {
             // A guard that went with the machine's last boot has to be there first.
             Err(error) if error.kind() == ErrorKind::NotFound && guard.revive().await? => {
@@ -199,7 +219,11 @@ impl Extension for Ssh {
     }
 
     async fn port_connect(&self, handle: &Handle, port: u16) -> Result<BoxDuplex> {
-        self.sandbox(handle).await?.remote.forward(port).await
+        let sandbox = self.sandbox(handle).await?;
+        match &sandbox.data.native {
+            Some(native) => native::connect(&sandbox, native, port).await,
+            None => sandbox.remote.forward(port).await,
+        }
     }
 
     async fn host_facts(&self, host: &str) -> Result<serde_json::Value> {

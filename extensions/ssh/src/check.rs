@@ -5,6 +5,8 @@ use sandboxer_core::{ErrorKind, Result};
 use sandboxer_remote::{Command, Remote};
 use serde_json::{Value, json};
 
+use crate::native::Probe;
+
 /// `key value` lines.
 const FACTS: &str = r#"
 for t in tar stat grep xargs readlink mv chmod date; do command -v $t >/dev/null || printf 'lacks %s\n' $t; done
@@ -88,4 +90,18 @@ pub(crate) async fn facts(remote: &Remote) -> Result<Value> {
         }
     }
     Ok(out)
+}
+
+/// Which kind of sandbox the host gives. A plain one is one too, so nothing depends on it.
+pub(crate) fn native(probe: &Probe) -> CheckItem {
+    CheckItem {
+        name: "sandboxer".into(),
+        ok: probe.usable(),
+        required: false,
+        detail: match &probe.obstacle {
+            None => "sandboxes run by the host's own native runtime, isolation `container`".into(),
+            Some(obstacle) => format!("sandboxes are plain directories, isolation `network`: {obstacle}"),
+        },
+        hint: (!probe.usable()).then(|| "install sandboxer on the host for stronger isolation".into()),
+    }
 }

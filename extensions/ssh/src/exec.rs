@@ -1,11 +1,13 @@
 //! Commands in the sandbox's directory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sandboxer_core::exec::{ExecSession, ExecSpec};
 use sandboxer_core::{Error, Result};
 use sandboxer_remote::{Command, Stdin};
 
+use crate::native::Inside;
 use crate::sandbox::{MARKER, Sandbox};
 
 pub(crate) async fn start(sandbox: &Sandbox, spec: ExecSpec) -> Result<ExecSession> {
@@ -17,16 +19,22 @@ pub(crate) async fn start(sandbox: &Sandbox, spec: ExecSpec) -> Result<ExecSessi
         .envs(spec.env)
         .env(MARKER, &sandbox.tag)
         .cwd(sandbox.directory(spec.cwd.as_deref()))
-        .stdin(if spec.stdin { Stdin::Piped } else { Stdin::Null })
-        .guarded_by(&sandbox.data.dir);
+        .stdin(if spec.stdin { Stdin::Piped } else { Stdin::Null });
+    if sandbox.data.native.is_none() {
+        command = command.guarded_by(&sandbox.data.dir);
+    }
     if let Some(timeout) = spec.timeout {
         command = command.timeout(Duration::from_millis(timeout.as_millis()));
     }
     if let Some(size) = spec.tty {
         command = command.tty(size);
     }
-    match sandbox.remote.start(command).await {
-        Ok(session) => Ok(session),
-        Err(error) => Err(sandbox.explain(error).await),
+    let mut session = match sandbox.shell().start(command).await {
+        Ok(session) => session,
+        Err(error) => return Err(sandbox.explain(error).await),
+    };
+    if let Some(native) = sandbox.data.native.clone() {
+        session.control = Arc::new(Inside { control: session.control, sandbox: sandbox.clone(), native });
     }
+    Ok(session)
 }

@@ -4,6 +4,7 @@ mod backend;
 mod check;
 mod config;
 mod exec;
+mod native;
 mod pool;
 mod provision;
 mod remains;

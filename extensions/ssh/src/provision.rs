@@ -8,6 +8,8 @@ use sandboxer_remote::guard::KILL_MARKED;
 use sandboxer_remote::{Command, Guard, Remote, failure, quote};
 
 use crate::config::Settings;
+use crate::native::{self, Probe};
+use crate::remains;
 use crate::report;
 use crate::sandbox::{Data, MARKER, check_tag};
 
@@ -17,6 +19,7 @@ const BEGIN: &str = r#"
 r=$1; case $r in "~/"*) r=$HOME/${r#"~/"};; esac
 umask 077
 mkdir -p -- "$r" && cd -P -- "$r" || exit 50
+if [ -e "./$2/native" ]; then echo "the sandbox is of the host's own sandboxer, which cannot be used now" >&2; exit 50; fi
 if [ -d "./$2/workspace" ]; then printf 'there %s' "$PWD/$2"; exit 0; fi
 s=$2.staging.$3
 mkdir "./$s" "./$s/workspace" || exit 50
@@ -34,8 +37,46 @@ mv -- "$1" "$2"
 const EXISTS: i32 = 47;
 const LIMIT: usize = 64 << 10;
 
-pub(crate) async fn run(settings: &Settings, remote: &Remote, request: ProvisionRequest) -> Result<Handle> {
-    check(&request)?;
+/// The host's own runtime where it has one, a plain directory otherwise. What asks for more than the network between is
+/// refused where there is no more.
+pub(crate) async fn run(
+    settings: &Settings,
+    remote: &Remote,
+    request: &ProvisionRequest,
+    probe: &Probe,
+) -> Result<Handle> {
+    if probe.usable()
+        && let Some(handle) = native::provision(settings, remote, request).await?
+    {
+        if handle.effective >= wanted(request) || request.spec.allow_degraded {
+            return Ok(handle);
+        }
+        remains::teardown(settings, remote, &request.tag).await?;
+        let message = format!("{} gives isolation `{}` only", request.host, handle.effective);
+        return Err(Error::new(ErrorKind::IsolationUnavailable, message)
+            .with_hint("`sandboxer doctor` on the host tells what is missing there"));
+    }
+    let wanted = wanted(request);
+    if wanted > IsolationLevel::Network {
+        let obstacle = probe.obstacle.as_deref().unwrap_or("the sandbox was made when there was none");
+        return Err(Error::new(
+            ErrorKind::IsolationUnavailable,
+            format!(
+                "{} has no usable sandboxer, and isolation `{wanted}` is asked for: {obstacle}",
+                request.host
+            ),
+        )
+        .with_hint("install sandboxer on the host, or use profile.ssh-dev"));
+    }
+    plain(settings, remote, request).await
+}
+
+/// The isolation without which it must not be made.
+fn wanted(request: &ProvisionRequest) -> IsolationLevel {
+    request.spec.isolation.level.max(request.spec.requires.isolation.unwrap_or_default())
+}
+
+async fn plain(settings: &Settings, remote: &Remote, request: &ProvisionRequest) -> Result<Handle> {
     let tag = request.tag.as_str();
     let unique = sandboxer_core::ExecId::generate().to_string();
     let begin = Command::script(BEGIN, [settings.root.as_str(), tag, &unique]);
@@ -45,13 +86,13 @@ pub(crate) async fn run(settings: &Settings, remote: &Remote, request: Provision
     }
     let text = output.text();
     let made = match text.split_once(' ') {
-        Some(("there", dir)) => return Ok(handle(&request, dir)),
+        Some(("there", dir)) => return Ok(handle(request, dir)),
         Some(("made", dir)) => dir.to_owned(),
         _ => return Err(Error::new(ErrorKind::BackendFailed, "the host does not say where the sandbox is")),
     };
-    let placed = place(remote, &request, &made).await;
+    let placed = place(remote, request, &made).await;
     match placed {
-        Ok(dir) => Ok(handle(&request, &dir)),
+        Ok(dir) => Ok(handle(request, &dir)),
         Err(error) => {
             // What cannot be removed now ends at its deadline, and is found by its tag.
             let guard = Guard::new(remote, &made);
@@ -91,7 +132,7 @@ async fn place(remote: &Remote, request: &ProvisionRequest, made: &str) -> Resul
 }
 
 fn handle(request: &ProvisionRequest, dir: &str) -> Handle {
-    let data = Data { dir: dir.to_owned(), variables: request.spec.variables.clone() };
+    let data = Data { dir: dir.to_owned(), variables: request.spec.variables.clone(), native: None };
     Handle {
         tag: request.tag.clone(),
         host: request.host.clone(),
@@ -103,10 +144,14 @@ fn handle(request: &ProvisionRequest, dir: &str) -> Handle {
 }
 
 /// What this backend cannot give is said before anything is made.
-fn check(request: &ProvisionRequest) -> Result<()> {
+pub(crate) fn check(request: &ProvisionRequest) -> Result<()> {
     check_tag(&request.tag)?;
     let spec = &request.spec;
     let unsupported = |what: &str| Err(Error::unsupported(crate::ID, what));
+    if wanted(request) > IsolationLevel::Container {
+        let message = format!("{} gives no more than isolation `container`", crate::ID);
+        return Err(Error::new(ErrorKind::IsolationUnavailable, message));
+    }
     if spec.workspace.access == WorkspaceAccess::Ro {
         return unsupported("`workspace.access: ro`");
     }

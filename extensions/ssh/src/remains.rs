@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use sandboxer_core::extension::{CleanupReport, Found, Leftover};
+use sandboxer_core::extension::{CleanupReport, Found};
 use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_remote::{Command, Remote, failure};
 
 use crate::config::Settings;
+use crate::native;
 use crate::sandbox::{MARKER, check_tag};
 
 /// Goes to the root in `$1`; knows whether the guard of a directory runs.
@@ -27,7 +28,7 @@ guarded() {
     };
 }
 
-/// One line for each folder: `alive` or `dead`, and its path. A sandbox whose guard went with the machine's last boot
+/// One line for each folder: `alive`, `dead` or `native` (its own runtime knows), and its path. A sandbox whose guard went with the machine's last boot
 /// lives until its deadline all the same.
 const LIST: &str = root!(
     r#"
@@ -37,11 +38,14 @@ for d in "$2"*; do
   a=dead
   case $d in
     *.staging.*) ;;
-    *) if guarded "./$d"; then a=alive
+    *) if [ -e "./$d/native" ]; then a=native
+       elif guarded "./$d"; then a=alive
        elif { read -r end <"./$d/.guard/deadline"; } 2>/dev/null && [ "$end" -gt "$now" ]; then a=alive; fi;;
   esac
   printf '%s %s\n' $a "$PWD/$d"
 done
+[ -d "$HOME/.sandboxer/native" ] && printf 'runtime %s\n' "$HOME/.sandboxer/native"
+exit 0
 "#
 );
 
@@ -80,8 +84,13 @@ pub(crate) async fn list(settings: &Settings, remote: &Remote, prefix: &str) -> 
         return Err(failure::of("listing the sandboxes", &output));
     }
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    let (mut natives, mut runtime) = (Vec::new(), false);
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Some((alive, path)) = line.split_once(' ') else { continue };
+        if alive == "runtime" {
+            runtime = true;
+            continue;
+        }
         let name = path.rsplit('/').next().unwrap_or_default();
         let tag = name.split('.').next().unwrap_or_default();
         let entry = found.entry(tag.to_owned()).or_insert_with(|| Found {
@@ -90,13 +99,24 @@ pub(crate) async fn list(settings: &Settings, remote: &Remote, prefix: &str) -> 
             parts: Vec::new(),
         });
         entry.alive |= alive == "alive";
+        if alive == "native" {
+            natives.push(tag.to_owned());
+        }
         entry.parts.push(format!("directory {path}"));
+    }
+    if runtime {
+        native::list(settings, remote, prefix, &natives, &mut found).await?;
     }
     Ok(found.into_values().collect())
 }
 
 pub(crate) async fn teardown(settings: &Settings, remote: &Remote, tag: &str) -> Result<CleanupReport> {
     check_tag(tag)?;
+    let mut report = native::teardown(settings, remote, tag, true).await?;
+    if !report.is_clean() {
+        // Its directory stays, so that it is found again.
+        return Ok(report);
+    }
     let mark = format!("{MARKER}={tag}");
     let output =
         remote.output(Command::script(TEARDOWN, [settings.root.as_str(), tag, &mark]), LIMIT).await?;
@@ -104,16 +124,8 @@ pub(crate) async fn teardown(settings: &Settings, remote: &Remote, tag: &str) ->
         return Err(Error::new(ErrorKind::CleanupFailed, format!("{tag} could not be removed"))
             .with_source(failure::of("the teardown", &output)));
     }
-    let mut report = CleanupReport::default();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        match line.split_once(' ') {
-            Some(("removed", what)) => report.removed.push(what.to_owned()),
-            Some(("left", what)) => {
-                let (what, reason) = what.split_once(": ").unwrap_or((what, "it is still there"));
-                report.left.push(Leftover { what: what.to_owned(), reason: reason.to_owned() });
-            }
-            _ => {}
-        }
-    }
+    let plain = native::report(&output.stdout);
+    report.removed.extend(plain.removed);
+    report.left.extend(plain.left);
     Ok(report)
 }

@@ -7,6 +7,8 @@ use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_remote::{Files, Guard, Remote};
 use serde::{Deserialize, Serialize};
 
+use crate::native::{self, Native};
+
 /// What the workspace is called in every sandbox.
 pub(crate) const WORKSPACE: &str = "/workspace";
 /// Every process of a sandbox has it in its environment.
@@ -19,9 +21,13 @@ pub(crate) struct Data {
     pub(crate) dir: String,
     /// Visible to every command.
     pub(crate) variables: BTreeMap<String, String>,
+    /// The sandbox is one of the host's own `sandboxer`; otherwise a plain directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) native: Option<Native>,
 }
 
 /// A sandbox and the way to it.
+#[derive(Clone)]
 pub(crate) struct Sandbox {
     pub(crate) remote: Remote,
     pub(crate) tag: String,
@@ -36,8 +42,20 @@ impl Sandbox {
         Ok(Self { remote, tag: handle.tag.clone(), data })
     }
 
+    /// Its workspace, as commands see it.
     pub(crate) fn workspace(&self) -> String {
-        format!("{}{WORKSPACE}", self.data.dir)
+        match self.data.native {
+            Some(_) => WORKSPACE.to_owned(),
+            None => format!("{}{WORKSPACE}", self.data.dir),
+        }
+    }
+
+    /// Where its commands run.
+    pub(crate) fn shell(&self) -> Remote {
+        match &self.data.native {
+            Some(native) => self.remote.within(native.entry(&self.data.dir)),
+            None => self.remote.clone(),
+        }
     }
 
     pub(crate) fn guard(&self) -> Guard {
@@ -45,7 +63,7 @@ impl Sandbox {
     }
 
     pub(crate) fn files(&self) -> Files {
-        self.remote.files(self.workspace())
+        self.shell().files(self.workspace())
     }
 
     /// A path of the sandbox, relative to its workspace. There are no other files of its own.
@@ -84,10 +102,14 @@ impl Sandbox {
 
     /// An error of one of its operations; when the sandbox itself is gone, that is what is said.
     pub(crate) async fn explain(&self, error: Error) -> Error {
-        if error.kind() == ErrorKind::NotFound && matches!(self.guard().is_alive().await, Ok(false)) {
-            return gone(&self.tag);
-        }
-        error
+        let alive = match &self.data.native {
+            Some(native) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::BackendFailed) => {
+                native::is_alive(self, native).await
+            }
+            None if error.kind() == ErrorKind::NotFound => self.guard().is_alive().await,
+            _ => return error,
+        };
+        if matches!(alive, Ok(false)) { gone(&self.tag) } else { error }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_ext_ssh::{Settings, Ssh};
 use sandboxer_testkit::conformance::{self, Subject};
@@ -18,7 +19,9 @@ async fn the_suite_passes() {
     let hosts = Arc::new(FixedHosts::new([host.host()]));
     let folder = state.path().to_owned();
     let make = move || Arc::new(Ssh::new(Settings::new(hosts.clone(), &folder))) as _;
-    let mut subject = Subject::new(make, SandboxSpec::default()).on("far");
+    let mut spec = SandboxSpec::default();
+    spec.isolation.level = IsolationLevel::Network;
+    let mut subject = Subject::new(make, spec).on("far");
     if let Ok(only) = std::env::var("ONLY") {
         subject = subject.only(&only.split(',').collect::<Vec<_>>());
     }

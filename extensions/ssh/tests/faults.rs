@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use sandboxer_core::exec::ExecSpec;
 use sandboxer_core::extension::{Extension as _, ProvisionRequest};
+use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{ErrorKind, ExecId, SandboxId};
 use sandboxer_ext_ssh::{Settings, Ssh};
@@ -32,10 +33,12 @@ fn fixture(options: SshHostOptions) -> Option<Fixture> {
 
 fn request(seconds: i64) -> ProvisionRequest {
     let sandbox_id = SandboxId::generate();
+    let mut spec = SandboxSpec::default();
+    spec.isolation.level = IsolationLevel::Network;
     ProvisionRequest {
         sandbox_id,
         tag: sandbox_id.to_string(),
-        spec: SandboxSpec::default(),
+        spec,
         host: "far".into(),
         seed: None,
         from: None,

@@ -32,7 +32,7 @@ async fn a_template_becomes_a_machine_and_its_image_outlives_it() {
     assert_eq!(control("network").outcome, Outcome::Enforced, "{:?}", handle.controls);
     assert_eq!(control("qemu_seccomp").outcome, Outcome::Enforced, "{:?}", handle.controls);
     assert!(["tcg", "kvm"].iter().any(|name| control("accelerator").detail.starts_with(name)));
-    if rustix_is_root() {
+    if is_root() {
         assert_eq!(control("qemu_user").outcome, Outcome::Enforced, "{:?}", handle.controls);
         assert_eq!(control("qemu_privileges").outcome, Outcome::Enforced, "{:?}", handle.controls);
     }
@@ -49,6 +49,15 @@ async fn a_template_becomes_a_machine_and_its_image_outlives_it() {
     assert_ne!(outcome.exit_code, 0, "the host is reached from inside");
     let reached = tokio::time::timeout(std::time::Duration::from_millis(200), listener.accept()).await;
     assert!(reached.is_err(), "the host is reached from inside");
+
+    // Stopped, the guest does not even greet; afterwards it goes on.
+    let address =
+        handle.data["port"].as_u64().unwrap().try_into().map(|port: u16| ("127.0.0.1", port)).unwrap();
+    ext.pause(&handle).await.unwrap();
+    assert_eq!(ext.status(&handle).await.unwrap().detail["state"], "paused");
+    assert!(!greets(address).await, "a paused machine answers");
+    ext.resume(&handle).await.unwrap();
+    assert!(greets(address).await && sh(&ext, &handle, "echo on").await.1 == "on\n");
 
     let images = state.path().join("images");
     let image = images.join(status_image(&ext, &handle).await);
@@ -86,6 +95,16 @@ async fn status_image(ext: &Arc<dyn Extension>, handle: &sandboxer_core::extensi
     status.detail["image"].as_str().unwrap().to_owned()
 }
 
-fn rustix_is_root() -> bool {
+/// Whether an SSH server says its name within some seconds.
+async fn greets(address: (&str, u16)) -> bool {
+    let words = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
+        let mut start = [0; 4];
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut start).await.ok()
+    };
+    matches!(tokio::time::timeout(std::time::Duration::from_secs(4), words).await, Ok(Some(_)))
+}
+
+fn is_root() -> bool {
     std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t"))
 }

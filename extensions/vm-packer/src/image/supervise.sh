@@ -4,6 +4,8 @@ folder=$(pwd -P)
 exec 3<&0 </dev/null
 "$@" 3<&- &
 build=$!
+# What the shell itself says about killed processes is no word of the build.
+exec 2>/dev/null
 end_all() {
     kill -s KILL -- "-$build" 2>/dev/null
     # What left the group still works in the folder. One program looks at all, since there may be hundreds.
