@@ -12,7 +12,7 @@ use sandboxer_core::extension::{
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::isolation::IsolationLevel;
-use sandboxer_core::{ErrorKind, Result};
+use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_remote::{Command, Remote};
 
 use crate::config::Settings;
@@ -100,9 +100,9 @@ impl Extension for Ssh {
     }
 
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
-        provision::check(&request)?;
-        let remote = self.remote(&request.host).await?;
-        let probe = self.pool.native(&request.host, &remote).await?;
+        provision::check(&request).map_err(Error::without_effect)?;
+        let remote = self.remote(&request.host).await.map_err(Error::without_effect)?;
+        let probe = self.pool.native(&request.host, &remote).await.map_err(Error::without_effect)?;
         provision::run(&self.settings, &remote, &request, &probe).await
     }
 
