@@ -42,6 +42,16 @@ async fn spec_and_host(
         let fits = fits.filter(|entry| entry.profile.extension.as_deref() == Some(&*about.id));
         fits.map(|entry| entry.profile.reference()).next()
     };
+    if about.capability.only_by_name && wish.profile.is_none() && wish.inputs.is_empty() {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{} needs to be told what to start before it can be tried", about.id),
+        )
+        .with_hint(format!(
+            "give `--profile PROFILE` and `--input NAME=VALUE` as for a create; `sandboxer extensions check` alone tells what is missing, and {} what it takes",
+            about.id.replacen("ext.", "extensions/", 1) + "/docs.md"
+        )));
+    }
     if let Some(profile) = wish.profile.or_else(made_for) {
         let request = CreateRequest {
             profile: Some(profile),

@@ -48,8 +48,7 @@ impl Engine {
         if caller.actor != Actor::Adm {
             request.consumer.actor = caller.actor;
         }
-        let mut plan = self.plan_for(caller, &request).await?;
-        plan.spec.workspace_source = self.checked_source(caller, &plan)?;
+        let plan = self.plan_for(caller, &request).await?;
         plan.offer()?;
         // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
         let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());

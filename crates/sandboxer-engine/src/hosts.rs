@@ -167,7 +167,7 @@ fn unconfirmed(new: &NewHost, ssh: &SshAccess, offered: &[PublicKey], unasked: b
     let hint = if unasked {
         format!(
             "compare it with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the host itself; if it is the same: \
-             sandboxer hosts add {} {place} --fingerprint {first}",
+             sandboxer hosts add {} {place} --fingerprint {first}, with the other options as before",
             new.name
         )
     } else {

@@ -30,6 +30,12 @@ impl Engine {
     /// Resolves a request without any effect, also one that starts from a snapshot, which its caller must be able to
     /// see.
     pub async fn plan_for(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {
+        let mut plan = self.plan_from(caller, request).await?;
+        plan.spec.workspace_source = self.checked_source(caller, &plan)?;
+        Ok(plan)
+    }
+
+    async fn plan_from(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {
         let Some(from) = &request.from else { return self.plan(request).await };
         let stored = self.load_snapshot(caller, from.parse()?).await?;
         if stored.doomed && stored.lease.as_ref().is_none_or(|lease| lease.owner != self.inner.owner.as_str())

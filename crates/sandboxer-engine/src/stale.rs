@@ -186,7 +186,7 @@ impl Engine {
         if let Ok(id) = tag.parse::<SnapshotId>() {
             return Ok(match self.snapshot_place(id).await? {
                 None => Some(("no row knows this snapshot".to_owned(), private)),
-                Some((extension, host)) if extension == pair.id && host == pair.host => None,
+                Some((_, host)) if host == pair.host => None,
                 Some((extension, host)) => Some((format!("its row says {extension} on {host}"), true)),
             });
         }
@@ -275,7 +275,8 @@ fn why_stale_row(engine: &Engine, pair: &Pair, stored: &Stored) -> Option<String
     if sandbox.state == State::Destroyed {
         return Some("its sandbox is destroyed".into());
     }
-    if sandbox.host == pair.host && sandbox.extension == pair.id {
+    // Two extensions may look at one engine: what a usable sandbox of this host is made of is never another one's remains.
+    if sandbox.host == pair.host && (sandbox.extension == pair.id || sandbox.state.is_usable()) {
         return None;
     }
     // While it is being made, it may be on its way from one host to another.

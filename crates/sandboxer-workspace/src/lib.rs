@@ -18,7 +18,7 @@ mod walk;
 pub use apply::{as_scanned, delete, make_dirs, pack_paths, sweep_unfinished};
 pub use ignored::IgnoreSet;
 pub use link::stays_inside;
-pub use manifest::{Entry, Kind, Manifest, hash, is_portable, is_protected};
+pub use manifest::{Entry, Kind, Manifest, disguised, hash, is_portable, is_protected, is_protected_in};
 pub use pack::{Packed, pack, pack_to};
 pub use plan::{Change, Conflict, Plan, agreement, plan};
 pub use rules::{Limits, Rules};

@@ -1,6 +1,6 @@
 //! What a tree holds, by content: the thing that two sides of a mirror are compared by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Read};
 
@@ -92,6 +92,34 @@ pub fn is_protected(path: &str, kind: Kind) -> bool {
         || below.iter().any(|part| part.eq_ignore_ascii_case("hooks"))
 }
 
+/// The folders that git would take for a repository although they are not called `.git`; the top is the empty path.
+pub fn disguised(manifest: &Manifest) -> BTreeSet<String> {
+    let has = |folder: &str, name: &str| {
+        let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        manifest.0.contains_key(&path)
+    };
+    let heads = manifest.0.keys().filter_map(|path| match path.rsplit_once('/') {
+        Some((folder, name)) => name.eq_ignore_ascii_case("HEAD").then_some(folder),
+        None => path.eq_ignore_ascii_case("HEAD").then_some(""),
+    });
+    heads
+        .filter(|folder| (has(folder, "objects") && has(folder, "refs")) || has(folder, "commondir"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether the path decides what git runs in one of these folders.
+pub fn is_protected_in(disguised: &BTreeSet<String>, path: &str, kind: Kind) -> bool {
+    disguised.iter().any(|folder| {
+        let below = if folder.is_empty() {
+            Some(path)
+        } else {
+            path.strip_prefix(folder.as_str()).and_then(|rest| rest.strip_prefix('/'))
+        };
+        below.is_some_and(|below| is_protected(&format!(".git/{below}"), kind))
+    })
+}
+
 /// The SHA-256 of what is read, in hexadecimal.
 pub fn hash(mut from: impl Read) -> io::Result<String> {
     let (mut hasher, mut chunk) = (Sha256::new(), vec![0_u8; 64 << 10]);
@@ -110,6 +138,30 @@ pub fn hash(mut from: impl Read) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_of_another_name_is_one() {
+        let entry = |kind| Entry { kind, exec: false, size: 0, mtime: 0, content: String::new() };
+        let dir = || entry(Kind::Dir);
+        let paths = [
+            ("n/HEAD", entry(Kind::File)),
+            ("n/objects", dir()),
+            ("n/refs", dir()),
+            ("n/config", entry(Kind::File)),
+            ("m/HEAD", entry(Kind::File)),
+            ("m/config", entry(Kind::File)),
+        ];
+        let manifest = Manifest(paths.into_iter().map(|(path, entry)| (path.to_owned(), entry)).collect());
+        let found = disguised(&manifest);
+        assert!(
+            is_protected_in(&found, "n/config", Kind::File)
+                && is_protected_in(&found, "n/hooks/x", Kind::File)
+        );
+        assert!(
+            !is_protected_in(&found, "m/config", Kind::File)
+                && !is_protected_in(&found, "n/objects/aa/b", Kind::File)
+        );
+    }
 
     #[test]
     fn what_git_runs_is_protected() {

@@ -19,7 +19,7 @@ sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo
 d=$1; while [ ! -e "$d" ]; do d=${d%/*}; d=${d:-/}; done; df -Pk "$d" | sed -n '2p'
 uname -r
 uname -m
-docker ps -a --format '{{.Label "dev.sandboxer.tag"}}|{{.Names}}' 2>/dev/null
+docker ps -a --format '{{.Label "dev.sandboxer.stack"}}{{.Label "dev.sandboxer.tag"}}|{{.Names}}' 2>/dev/null
 "#;
 
 pub(crate) async fn check(settings: &Settings, site: &Site) -> Result<CheckReport> {

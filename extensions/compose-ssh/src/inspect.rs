@@ -156,7 +156,7 @@ impl Container {
 
 /// Everything at once. The exit code is 9 when the engine does not answer.
 const CONTAINERS: &str = r#"
-i=$(docker ps -aq --no-trunc --filter "label=dev.sandboxer.tag=$1") || exit 9
+i=$(docker ps -aq --no-trunc --filter "label=dev.sandboxer.stack=$1") || exit 9
 [ -n "$i" ] || { echo '[]'; exit 0; }
 docker inspect --type container $i
 "#;
@@ -200,7 +200,7 @@ pub(crate) struct Surroundings {
 }
 
 const SURROUNDINGS: &str = r#"
-i=$(docker network ls -q --no-trunc --filter "label=dev.sandboxer.tag=$1") || exit 9
+i=$(docker network ls -q --no-trunc --filter "label=dev.sandboxer.stack=$1") || exit 9
 if [ -n "$i" ]; then docker network inspect --format '{{json .}}' $i; fi
 echo ---
 docker info --format '{{json .SecurityOptions}}'
@@ -222,7 +222,7 @@ pub(crate) async fn surroundings(site: &Site, tag: &str) -> Result<Surroundings>
 
 /// `docker stats` takes a second to measure processors, which nobody asked for: only what is read at once is shown.
 const STATS: &str = r#"
-i=$(docker ps -q --filter "label=dev.sandboxer.tag=$1") || exit 9
+i=$(docker ps -q --filter "label=dev.sandboxer.stack=$1") || exit 9
 [ -z "$i" ] || docker stats --no-stream --format '{{.MemUsage}}|{{.PIDs}}' $i
 "#;
 
@@ -260,8 +260,8 @@ fn size(text: &str) -> Option<u64> {
 }
 
 const PAUSE: &str = r#"
-i=$(docker ps -q --filter "label=dev.sandboxer.tag=$1" --filter "status=$2") || exit 9
-[ -n "$(docker ps -q --filter "label=dev.sandboxer.tag=$1")" ] || exit 44
+i=$(docker ps -q --filter "label=dev.sandboxer.stack=$1" --filter "status=$2") || exit 9
+[ -n "$(docker ps -q --filter "label=dev.sandboxer.stack=$1")" ] || exit 44
 [ -z "$i" ] || docker "$3" $i
 "#;
 

@@ -10,7 +10,7 @@ use crate::file::node::escape;
 use crate::judge::{Mount, Service, Source, Stack};
 
 /// On everything that belongs to a sandbox, so that it is found again without anything else.
-pub(crate) const TAG_LABEL: &str = "dev.sandboxer.tag";
+pub(crate) const TAG_LABEL: &str = "dev.sandboxer.stack";
 /// Where commands find the bundle.
 pub(crate) const WORKSPACE: &str = "/workspace";
 /// Needed by hardly any service, and the two of the engine's default set that reach beyond the container.

@@ -24,7 +24,7 @@ folder=$1; target=$2; staging=$3; tag=$4; shift 4
 [ -f "$target/taken.json" ] && exit 0
 umask 077
 mkdir -p -- "${staging%/*}" && rm -rf -- "$staging" "$target" && mkdir -- "$staging" || exit 1
-running=$(docker ps -q --filter "label=dev.sandboxer.tag=$tag" --filter status=running) || exit 9
+running=$(docker ps -q --filter "label=dev.sandboxer.stack=$tag" --filter status=running) || exit 9
 resume() { [ -z "$running" ] || docker unpause $running >/dev/null 2>&1; }
 trap 'resume' EXIT
 trap 'exit 1' HUP INT TERM

@@ -19,7 +19,7 @@ pub(crate) const REMOVE: &str = alone!(
 tag=$1; dir=$2; staging=$3; why=
 things() {
   command -v docker >/dev/null 2>&1 || return 0
-  f="label=dev.sandboxer.tag=$tag"
+  f="label=dev.sandboxer.stack=$tag"
   docker ps -a --no-trunc --filter "$f" --format 'container {{.Names}}' || return 9
   docker network ls --no-trunc --filter "$f" --format 'network {{.Name}}' || return 9
   docker volume ls --filter "$f" --format 'volume {{.Name}}' || return 9
@@ -37,7 +37,7 @@ had=$(list 2>&1) || { printf 'why %s\n' "$had"; exit 9; }
 printf '%s\n' "$had" | while IFS= read -r line; do printf 'had %s\n' "$line"; done
 image=
 if [ -f "$dir/compose.json" ] && [ -d "$dir/project" ]; then
-  image=$(docker ps -aq --filter "label=dev.sandboxer.tag=$tag" 2>/dev/null | head -n 1)
+  image=$(docker ps -aq --filter "label=dev.sandboxer.stack=$tag" 2>/dev/null | head -n 1)
   [ -z "$image" ] || image=$(docker inspect -f '{{.Image}}' "$image" 2>/dev/null)
   set -- -p "$tag" -f "$dir/compose.json" --project-directory "$dir/project" --env-file "$dir/empty.env" down -v --remove-orphans -t 1
   { docker compose version >/dev/null 2>&1 && docker compose "$@" || docker-compose "$@"; } >/dev/null 2>&1
@@ -142,13 +142,13 @@ for d in snapshots/*; do
   [ ! -f "$d/taken.json" ] || [ "snapshots/$t" != "$d" ] || printf '%s|+\n' "$t"
 done
 command -v docker >/dev/null 2>&1 || exit 0
-f=label=dev.sandboxer.tag
-docker ps -a --filter $f --format '{{.Label "dev.sandboxer.tag"}}|container {{.Names}}' || exit 9
-docker ps --filter $f --format '{{.Label "dev.sandboxer.tag"}}|+' || exit 9
-docker network ls --filter $f --format '{{.Label "dev.sandboxer.tag"}}|network {{.Name}}' || exit 9
-docker volume ls --filter $f --format '{{.Label "dev.sandboxer.tag"}}|volume {{.Name}}' || exit 9
+f=label=dev.sandboxer.stack
+docker ps -a --filter $f --format '{{.Label "dev.sandboxer.stack"}}|container {{.Names}}' || exit 9
+docker ps --filter $f --format '{{.Label "dev.sandboxer.stack"}}|+' || exit 9
+docker network ls --filter $f --format '{{.Label "dev.sandboxer.stack"}}|network {{.Name}}' || exit 9
+docker volume ls --filter $f --format '{{.Label "dev.sandboxer.stack"}}|volume {{.Name}}' || exit 9
 i=$(docker image ls -q --filter $f | sort -u) || exit 9
-[ -z "$i" ] || docker inspect -f '{{index .Config.Labels "dev.sandboxer.tag"}}|image {{if .RepoTags}}{{index .RepoTags 0}}{{else}}{{.Id}}{{end}}' $i 2>/dev/null
+[ -z "$i" ] || docker inspect -f '{{index .Config.Labels "dev.sandboxer.stack"}}|image {{if .RepoTags}}{{index .RepoTags 0}}{{else}}{{.Id}}{{end}}' $i 2>/dev/null
 exit 0
 "#;
 

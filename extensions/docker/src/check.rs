@@ -7,7 +7,6 @@ use sandboxer_core::extension::{CheckItem, CheckReport};
 
 use crate::client::{Client, Connected};
 use crate::errors::map;
-use crate::labels;
 
 pub(crate) async fn check(client: &Client) -> Result<CheckReport> {
     let asked = match client.connect().await {
@@ -114,7 +113,10 @@ pub(crate) async fn facts(connected: &Connected) -> Result<serde_json::Value> {
     let listed =
         connected.api.list_containers(Some(options)).await.map_err(|error| map(error, "list containers"))?;
     let is_ours = |container: &&bollard::models::ContainerSummary| {
-        container.labels.as_ref().is_some_and(|labels| labels.contains_key(labels::TAG))
+        container
+            .labels
+            .as_ref()
+            .is_some_and(|labels| labels.keys().any(|name| name.starts_with("dev.sandboxer.")))
     };
     let name = |container: &bollard::models::ContainerSummary| {
         container.names.iter().flatten().next().map(|name| name.trim_start_matches('/').to_owned())

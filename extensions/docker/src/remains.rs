@@ -9,7 +9,7 @@ use bollard::query_parameters::{
     RemoveImageOptionsBuilder, RemoveVolumeOptionsBuilder,
 };
 use sandboxer_core::extension::{CleanupReport, Found, Leftover};
-use sandboxer_core::{ErrorKind, Result};
+use sandboxer_core::{Error, ErrorKind, Result};
 
 use crate::client::Connected;
 use crate::errors::{map, optional};
@@ -140,6 +140,16 @@ pub(crate) async fn clear_held(connected: &Connected, held: &Held, tag: &str) ->
         match take_away(connected, held, &part.object).await {
             Ok(()) => report.removed.push(what),
             Err(error) if error.kind() == ErrorKind::Unreachable => return Err(error),
+            Err(error)
+                if error.kind() == ErrorKind::Conflict && matches!(part.object, Object::Image { .. }) =>
+            {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("sandboxes that live were started from {tag}"),
+                )
+                .with_hint("destroy them first")
+                .with_source(error));
+            }
             Err(error) => report.left.push(Leftover { what, reason: error.chain().join(": ") }),
         }
     }
@@ -154,7 +164,8 @@ async fn take_away(connected: &Connected, held: &Held, object: &Object) -> Resul
         }
         Object::Volume { name } => remove_volume(connected, name).await,
         Object::Image { name } => {
-            let options = RemoveImageOptionsBuilder::default().force(true).build();
+            // Not by force: that takes the name from an image that containers still stand on, and leaves the image.
+            let options = RemoveImageOptionsBuilder::default().build();
             let removed = connected.api.remove_image(name, Some(options), None).await;
             optional(removed, "remove an image").map(drop)
         }

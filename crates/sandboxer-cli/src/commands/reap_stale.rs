@@ -28,7 +28,11 @@ pub(super) fn print(report: &StaleReport, request: &ReapRequest, printer: &Print
         return printer.document(report);
     }
     if report.remains.is_empty() && report.rows.is_empty() {
-        printer.note("nothing is stale");
+        printer.note(if report.unanswered.is_empty() {
+            "nothing is stale"
+        } else {
+            "nothing stale was found where somebody could look"
+        });
     }
     if !report.remains.is_empty() {
         let mut rows = Rows::new(["HOST", "EXTENSION", "TAG", "WHY", "PARTS", "OUTCOME"]);

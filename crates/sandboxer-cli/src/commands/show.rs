@@ -27,6 +27,7 @@ pub(super) fn sandbox(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
             "reachable by",
             sandbox.reachability.as_ref().map(|r| format!("{} {} ({})", r.method, r.endpoint, r.probe)),
         )
+        .maybe("ports", sandbox.reachability.as_ref().and_then(ports_text))
         .add("scope", sandbox.scope.as_str())
         .add("created", human::moment(sandbox.created_at, now));
     if sandbox.state == State::Destroyed {
@@ -182,4 +183,14 @@ fn consumer_text(sandbox: &Sandbox) -> String {
         }
     }
     text
+}
+
+/// Each published port with the address that reaches it.
+fn ports_text(reachability: &sandboxer_core::extension::Reachability) -> Option<String> {
+    let one = |port: &sandboxer_core::extension::PublishedPort| {
+        let service = port.service.as_deref().map(|name| format!("{name} ")).unwrap_or_default();
+        format!("{service}{} at {}", port.port, port.address)
+    };
+    let all: Vec<String> = reachability.ports.iter().map(one).collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }

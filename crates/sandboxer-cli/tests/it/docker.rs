@@ -83,6 +83,15 @@ fn checkpoints() {
             assert_eq!(left(engine, id), Vec::<String>::new());
         }
         assert_ne!(left(engine, &snapshot), Vec::<String>::new());
+        // A fork's own snapshot goes after its forks, at the next look.
+        home.run(["list"]).ok();
+        let label = format!("label=dev.sandboxer.tag={snapshot}");
+        let of_this = engine.run(&["images", "--all", "--quiet", "--filter", &label]).unwrap();
+        assert_eq!(of_this.lines().count(), 1, "{of_this}");
+        eventually("no unnamed image stays", || {
+            home.run(["list"]).ok();
+            engine.run(&["images", "--quiet", "--filter", "dangling=true"]).unwrap().is_empty()
+        });
         home.run(["snapshots", "delete", &snapshot]).ok();
         home.run(["snapshots", "get", &snapshot]).exits(3);
         assert_eq!(left(engine, &snapshot), Vec::<String>::new());

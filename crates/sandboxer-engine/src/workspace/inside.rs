@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 const MAX_OUTPUT: u64 = 256 << 20;
 const MAX_WORDS: u64 = 4 << 10;
 /// No step of a sync takes longer.
-const LIMIT: Dur = Dur::from_secs(600);
+const LIMIT: Dur = Dur::from_secs(120);
+/// Our programs are the system's own, whatever a profile or a request puts in front of them.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A sandbox to talk to.
 #[derive(Clone)]
@@ -49,7 +51,9 @@ impl Inside {
             exec_id: ExecId::generate(),
             argv: argv.iter().map(|part| (*part).to_owned()).collect(),
             cwd: None,
-            env: [("LC_ALL".to_owned(), "C".to_owned())].into(),
+            env: [("LC_ALL", "C"), ("PATH", PATH)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             user: None,
             timeout: Some(LIMIT),
             tty: None,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId};
 use sandboxer_store::Stored;
 use sandboxer_workspace::{
-    Cache, Entry, Kind, Manifest, Omissions, Plan, Rules, Scan, agreement, is_protected, plan,
+    Cache, Entry, Kind, Manifest, Omissions, Plan, Rules, Scan, agreement, disguised, is_protected,
+    is_protected_in, plan,
 };
 use serde::{Deserialize, Serialize};
 
@@ -264,8 +265,12 @@ impl View {
         let set_aside = base.0.iter().filter(|(path, _)| unknown.covers(path));
         let set_aside = set_aside.map(|(path, entry)| (path.clone(), entry.clone())).collect();
         let base = part(base);
-        remote.0.retain(|path, entry| !is_protected(path, entry.kind));
-        let protected = base.0.iter().filter(|(path, entry)| is_protected(path, entry.kind));
+        // What the sandbox has made a repository is one, whatever its name.
+        let repositories = disguised(&remote);
+        let decides =
+            |path: &str, kind| is_protected(path, kind) || is_protected_in(&repositories, path, kind);
+        remote.0.retain(|path, entry| !decides(path, entry.kind));
+        let protected = base.0.iter().filter(|(path, entry)| decides(path, entry.kind));
         remote.0.extend(protected.map(|(path, entry)| (path.clone(), entry.clone())));
         Self { base, local, remote, set_aside }
     }

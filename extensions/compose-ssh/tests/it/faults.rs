@@ -64,7 +64,7 @@ async fn a_build_without_network_works_and_its_image_goes() {
         "ls",
         "-q",
         "--filter",
-        &format!("label=dev.sandboxer.tag={}", handle.tag),
+        &format!("label=dev.sandboxer.stack={}", handle.tag),
     ]);
     assert_eq!(images.unwrap(), "");
     assert!(

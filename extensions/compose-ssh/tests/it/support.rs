@@ -121,7 +121,7 @@ impl Drop for Bench {
     /// Whatever a failed test left in the shared engine goes, without the code under test.
     fn drop(&mut self) {
         for (_, tag) in self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter() {
-            let filter = format!("label=dev.sandboxer.tag={tag}");
+            let filter = format!("label=dev.sandboxer.stack={tag}");
             let containers = self.engine.run(&["ps", "-aq", "--filter", &filter]).unwrap_or_default();
             for container in containers.lines() {
                 let _ = self.engine.run(&["rm", "-f", "-v", container]);
