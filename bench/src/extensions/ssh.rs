@@ -53,7 +53,12 @@ struct Bare {
 impl Bare {
     fn start(host: &SshHost, folder: &Path) -> Result<Self> {
         let known = folder.join("known_hosts");
-        std::fs::write(&known, format!("[{}]:{} {}\n", host.address(), host.port(), host.host_key()))?;
+        // The usual port has a form of its own.
+        let place = match host.port() {
+            22 => host.address().to_owned(),
+            port => format!("[{}]:{port}", host.address()),
+        };
+        std::fs::write(&known, format!("{place} {}\n", host.host_key()))?;
         let control = std::env::temp_dir().join(format!("{}-ssh", crate::cleanup::name()));
         let option = |name: &str, value: String| ["-o".to_owned(), format!("{name}={value}")];
         let mut options = vec!["-F".to_owned(), "/dev/null".to_owned()];
