@@ -200,7 +200,7 @@ impl Ran {
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(40);
     while !check() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));

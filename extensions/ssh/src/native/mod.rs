@@ -2,7 +2,7 @@
 //!
 //! The host's command line is the interface; its store for us is a folder of its own, never that of the host's user.
 //! Beside it the sandbox has a directory as in the plain mode, with the guard of its deadline, the profile that it was
-//! made from, and the file `sandbox.json`, which is what `sandboxer create` answered.
+//! made from, and what `sandboxer create` answered.
 
 mod control;
 mod port;

@@ -24,7 +24,7 @@ fn unknown_keys() {
         ");
     assert_snapshot!(body("colour: red\n"), @r"
         t.yaml:3:1: unknown key `colour`
-        hint: known keys here are `id`, `version`, `description`, `extends`, `extension`, `image`, `persistence`, `isolation`, `network`, `workspace`, `scope_default`, `ttl`, `resources`, `variables`, `secrets`, `secret_refs`, `mounts`, `setup`, `requires`, `route`, `placement`, `reachability`, `metadata`
+        hint: known keys here are `id`, `version`, `description`, `extends`, `extension`, `image`, `persistence`, `isolation`, `network`, `workspace`, `scope_default`, `ttl`, `resources`, `variables`, `secrets`, `secret_refs`, `mounts`, `setup`, `requires`, `route`, `placement`, `docker`, `compose`, `packer`, `dangerously_allow`, `reachability`, `metadata`
         ");
     assert_snapshot!(body("env: {A: b}\n"), @r"
         t.yaml:3:1: unknown key `env`
@@ -124,7 +124,7 @@ fn broken_files() {
         ");
     assert_snapshot!(whole("just text\n"), @r"
         t.yaml:1:1: the file: expected a mapping, found text
-        hint: its keys are `id`, `version`, `description`, `extends`, `extension`, `image`, `persistence`, `isolation`, `network`, `workspace`, `scope_default`, `ttl`, `resources`, `variables`, `secrets`, `secret_refs`, `mounts`, `setup`, `requires`, `route`, `placement`, `reachability`, `metadata`
+        hint: its keys are `id`, `version`, `description`, `extends`, `extension`, `image`, `persistence`, `isolation`, `network`, `workspace`, `scope_default`, `ttl`, `resources`, `variables`, `secrets`, `secret_refs`, `mounts`, `setup`, `requires`, `route`, `placement`, `docker`, `compose`, `packer`, `dangerously_allow`, `reachability`, `metadata`
         ");
     assert_snapshot!(whole("id: profile.t\n"), @"t.yaml:1:1: the key `version` is missing");
     assert_snapshot!(whole("id: profile.T\nversion: \"1.0.0\"\n"), @r"
