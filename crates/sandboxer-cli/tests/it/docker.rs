@@ -93,7 +93,17 @@ fn checkpoints() {
         assert_eq!(of_this.lines().count(), 1, "{of_this}");
         eventually("no unnamed image stays", || {
             home.run(["list"]).ok();
-            engine.run(&["images", "--quiet", "--filter", "dangling=true"]).unwrap().is_empty()
+            engine
+                .run(&[
+                    "images",
+                    "--quiet",
+                    "--filter",
+                    "dangling=true",
+                    "--filter",
+                    "label=dev.sandboxer.tag",
+                ])
+                .unwrap()
+                .is_empty()
         });
         home.run(["snapshots", "delete", &snapshot]).ok();
         home.run(["snapshots", "get", &snapshot]).exits(3);
