@@ -88,7 +88,8 @@ async fn a_build_is_shared_and_ends_with_the_last_who_waits_for_it() {
 
     // The next one finds half a build, whose maker is gone, and starts anew.
     let three = start(&Heard::default());
-    for _ in 0..100 {
+    // Packer takes its time to start on a busy machine.
+    for _ in 0..600 {
         if !processes(marker).is_empty() {
             break;
         }
