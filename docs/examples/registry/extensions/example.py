@@ -25,7 +25,7 @@ from protocol import VERSION, Cancelled, Failure, Server
 
 ROOT = os.path.abspath(os.environ.get("EXAMPLE_ROOT") or os.path.expanduser("~/.local/share/sandboxer-example"))
 CAPABILITY = {name: False for name in """exec_tty exec_background exec_user port workspace_access persistence mounts
-    egress secrets pause snapshot restore fork gpu host_ssh backend_logs image_oci image_rootfs_tar""".split()}
+    egress secrets pause snapshot restore fork gpu only_by_name host_ssh backend_logs image_oci image_rootfs_tar""".split()}
 CAPABILITY |= {name: True for name in """exec exec_split_streams exec_stdin files archive extend_ttl idle_reap
     self_hosted host_local image_host""".split()}
 CAPABILITY["isolation"] = "network"
