@@ -185,9 +185,10 @@ async fn a_terminal_here_and_there() {
         assert!(seen.contains("41 121"), "{seen:?}");
         assert_eq!(session.control.wait().await.unwrap().exit_code, 6);
 
-        // Ctrl-C is for the command.
-        let command = Command::new(["sh", "-c", "trap 'echo interrupted; exit 9' INT; echo up; sleep 20"])
-            .tty(TtySize::default());
+        // Ctrl-C is for the command. A shell's child that has not yet started its program swallows the
+        // signal, and the trap waits for its end: so each child is a short one.
+        let line = "trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.2; done";
+        let command = Command::new(["sh", "-c", line]).tty(TtySize::default());
         let mut session = remote.start(command).await.unwrap();
         read_until(&mut session.stdout, &mut seen, "up").await;
         session.stdin.as_mut().unwrap().write_all(&[3]).await.unwrap();
