@@ -1,5 +1,8 @@
 //! Everything that commands ask for. Two answer: the engine in this process, and a server over HTTP.
 
+mod money;
+mod outgoing;
+
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -8,6 +11,7 @@ use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecOutcome, ExecSession, LogStream};
 use sandboxer_core::extension::{BoxDuplex, Progress};
 use sandboxer_core::files::FileInfo;
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::{CreateRequest, ExecRequest};
@@ -25,6 +29,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::trial::{Trial, TrialWish};
+
+pub(crate) use money::{MeterQuery, MoneyApi, UsageQuery};
+pub(crate) use outgoing::OutgoingApi;
 
 /// What a create would do, as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +58,8 @@ pub(crate) struct KeyView {
     pub(crate) key_id: KeyId,
     pub(crate) name: String,
     pub(crate) actor: Actor,
+    pub(crate) organisation: String,
+    pub(crate) workspace: String,
     pub(crate) created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<Timestamp>,
@@ -60,8 +69,18 @@ pub(crate) struct KeyView {
 
 impl From<KeyRecord> for KeyView {
     fn from(key: KeyRecord) -> Self {
-        let KeyRecord { key_id, name, actor, created_at, expires_at, revoked_at, .. } = key;
-        Self { key_id, name, actor, created_at, expires_at, revoked_at }
+        let KeyRecord {
+            key_id,
+            name,
+            actor,
+            organisation,
+            workspace,
+            created_at,
+            expires_at,
+            revoked_at,
+            ..
+        } = key;
+        Self { key_id, name, actor, organisation, workspace, created_at, expires_at, revoked_at }
     }
 }
 
@@ -97,7 +116,7 @@ pub(crate) enum LogPiece {
 pub(crate) type Feed<T> = mpsc::Receiver<Result<T>>;
 
 #[async_trait]
-pub(crate) trait Api: Send + Sync {
+pub(crate) trait Api: MoneyApi + OutgoingApi + Send + Sync {
     async fn plan(&self, request: CreateRequest) -> Result<PlanView>;
     /// Cancelling before the sandbox is ready removes everything again.
     async fn create(
@@ -179,10 +198,16 @@ pub(crate) trait Api: Send + Sync {
     /// Events as they come: after the given one, or from now on.
     async fn follow_events(&self, subject: Option<SandboxId>, after: Option<EventId>) -> Result<Feed<Event>>;
 
-    async fn key_create(&self, name: &str, actor: Actor, expires_in: Option<Dur>) -> Result<NewKeyView>;
+    async fn key_create(
+        &self,
+        name: &str,
+        actor: Actor,
+        expires_in: Option<Dur>,
+        seat: Seat,
+    ) -> Result<NewKeyView>;
     async fn key_list(&self) -> Result<Vec<KeyView>>;
     async fn key_revoke(&self, id: KeyId) -> Result<KeyView>;
 
     /// Something was written that has to be delivered, and nobody else will do it.
-    fn owes_delivery(&self) -> bool;
+    async fn owes_delivery(&self) -> bool;
 }

@@ -1,16 +1,22 @@
 //! Puts the house together: settings from flags, variables and the file; then an engine or a client to a server.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandboxer_core::env_vars::EnvVars;
+use sandboxer_core::profile::RouteSpec;
+use sandboxer_core::route::ExtensionLimits;
 use sandboxer_core::{Error, ErrorKind, HostDirectory, Registry, Result};
 use sandboxer_engine::catalog::{Catalog, CatalogSources};
 use sandboxer_engine::clock::SystemClock;
-use sandboxer_engine::{Engine, HostBook, Limits, Parts, STATE_HUB_SINK, Sink, StateHub};
+use sandboxer_engine::prices::Prices;
+use sandboxer_engine::{
+    Engine, FinHub, HostBook, Limits, Parts, PrivateTargets, STATE_HUB_SINK, Sink, StateHub, fin_hub_outlet,
+};
 use sandboxer_ext_native::NativeConfig;
-use sandboxer_store::Store;
 use sandboxer_store::sqlite::{SqliteStore, StoreOptions};
+use sandboxer_store::{Outlet, Store};
 
 use crate::api::Api;
 use crate::args::Globals;
@@ -30,10 +36,15 @@ pub(crate) struct Settings {
     api_key_file: Option<PathBuf>,
     host: Option<String>,
     pub(crate) state_hub_url: Option<String>,
+    pub(crate) fin_hub_url: Option<String>,
+    route: RouteSpec,
+    extension_limits: BTreeMap<String, ExtensionLimits>,
     sources: CatalogSources,
     /// Folders whose manifests may name executables: the user's own and the one that was named, never the working
     /// directory's, which may be somebody else's project.
     registries: Vec<PathBuf>,
+    /// Folders of price files; later ones win.
+    prices: Vec<PathBuf>,
     pub(crate) log: Option<String>,
     pub(crate) log_format: Option<String>,
 }
@@ -68,13 +79,26 @@ impl Settings {
         let registries = config_dir.as_ref().map(|dir| dir.join("registry")).into_iter();
         let registries =
             registries.chain(variable(EnvVars::SANDBOXER_REGISTRY)?.map(PathBuf::from)).collect();
+        let mut prices: Vec<PathBuf> = config_dir.iter().map(|dir| dir.join("prices")).collect();
+        prices.extend(config.prices);
+        if let Some(folder) = variable(EnvVars::SANDBOXER_PRICES)?.map(PathBuf::from) {
+            if !folder.is_dir() {
+                let message = format!("SANDBOXER_PRICES: there is no folder {}", folder.display());
+                return Err(Error::new(ErrorKind::InvalidInput, message));
+            }
+            prices.push(folder);
+        }
         Ok(Self {
             home: absolute(&home)?,
             registries,
+            prices,
             server,
             api_key_file: globals.api_key_file.clone().or(config.api_key_file),
             host: variable(EnvVars::SANDBOXER_HOST)?.or(config.host),
             state_hub_url: variable(EnvVars::SANDBOXER_STATE_HUB_URL)?.or(config.state_hub_url),
+            fin_hub_url: variable(EnvVars::SANDBOXER_FIN_HUB_URL)?.or(config.fin_hub_url),
+            route: config.route,
+            extension_limits: config.extensions,
             sources: CatalogSources {
                 user: config_dir.map(|dir| dir.join("profiles")),
                 project: Some(PathBuf::from(".sandboxer/profiles")),
@@ -94,6 +118,17 @@ impl Settings {
         Ok(Some(text.trim().to_owned()).filter(|key| !key.is_empty()))
     }
 
+    /// What events are queued for, beside webhooks.
+    fn outlets(&self) -> Vec<Outlet> {
+        let state = self.state_hub_url.iter().map(|_| STATE_HUB_SINK.into());
+        state.chain(self.fin_hub_url.iter().map(|_| fin_hub_outlet())).collect()
+    }
+
+    /// Somebody beside webhooks listens to events.
+    fn has_hubs(&self) -> bool {
+        self.state_hub_url.is_some() || self.fin_hub_url.is_some()
+    }
+
     /// Every profile that there is for this working directory.
     pub(crate) fn catalog(&self) -> Catalog {
         Catalog::load(&self.sources)
@@ -106,7 +141,7 @@ pub(crate) async fn api(settings: &Settings) -> Result<Box<dyn Api>> {
         Some(url) => Ok(Box::new(Remote::new(url, settings.api_key()?)?)),
         None => {
             let engine = engine(settings, Role::Command).await?;
-            Ok(Box::new(Embedded::new(engine, settings.state_hub_url.is_some())))
+            Ok(Box::new(Embedded::new(engine, settings.has_hubs())))
         }
     }
 }
@@ -139,10 +174,8 @@ fn warm_size() -> Result<usize> {
 pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     make_home(&settings.home)?;
     let name = if role == Role::Server { "server" } else { "cli" };
-    let options = StoreOptions {
-        source: format!("sandboxer://{}/{name}", host_name()),
-        sinks: settings.state_hub_url.iter().map(|_| STATE_HUB_SINK.to_owned()).collect(),
-    };
+    let options =
+        StoreOptions { source: format!("sandboxer://{}/{name}", host_name()), sinks: settings.outlets() };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.home.join(STORE_FILE), options).await?);
     // Where extensions look up the host that a sandbox is placed on.
     let hosts: Arc<dyn HostDirectory> = Arc::new(HostBook::new(store.clone()));
@@ -151,6 +184,7 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     if let Some(features) = variable(EnvVars::SANDBOXER_PROBE_OFF)? {
         native = native.without(&features)?;
     }
+    let behind_stub = native.clone();
     if role == Role::Server {
         native.warm = warm_size()?;
     }
@@ -165,11 +199,15 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     let machines = sandboxer_ext_vm_packer::Settings::new(hosts.clone(), settings.home.join("vm-packer"));
     sandboxer_ext_vm_packer::register(&mut registry, machines);
 
+    register_stub(&mut registry, &settings.home, behind_stub)?;
     register_processes(&mut registry, &settings.registries);
 
     let mut sinks: Vec<Arc<dyn Sink>> = Vec::new();
     if let Some(url) = settings.state_hub_url.as_deref().filter(|_| role != Role::Command) {
         sinks.push(Arc::new(StateHub::new(url)?));
+    }
+    if let Some(url) = settings.fin_hub_url.as_deref().filter(|_| role != Role::Command) {
+        sinks.push(Arc::new(FinHub::new(url)?));
     }
     let engine = Engine::new(Parts {
         store,
@@ -179,9 +217,28 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
         limits: Limits::default(),
         host: settings.host.clone(),
         sinks,
+        prices: Prices::load(settings.prices.clone()),
+        route: settings.route.clone(),
+        extension_limits: settings.extension_limits.clone(),
     });
     engine.keep_workspaces_in(&settings.home);
+    engine.keep_secrets_in(&settings.home);
+    if let Some(targets) = variable(EnvVars::SANDBOXER_WEBHOOK_ALLOW_PRIVATE)? {
+        engine.allow_private_webhooks(targets.parse::<PrivateTargets>()?);
+    }
     Ok(engine)
+}
+
+/// Adds the pretended provider. Its sandboxes run on a native runtime of its own, in a folder of its own: under the same
+/// tags, those of `ext.native` never meet them.
+fn register_stub(registry: &mut Registry, home: &Path, mut native: NativeConfig) -> Result<()> {
+    use sandboxer_ext_saas_stub::{Backing, Settings};
+    let folder = home.join("saas-stub");
+    native.root = Settings::native_root(&folder);
+    let backing = Backing::Extension(Arc::new(sandboxer_ext_native::Native::new(native)));
+    let stub = Settings::new(folder, variable(EnvVars::SANDBOXER_STUB)?, backing)?;
+    sandboxer_ext_saas_stub::register(registry, stub);
+    Ok(())
 }
 
 /// Adds the extensions that run in processes of their own, after the built-in ones, whose ids they cannot take.

@@ -1,14 +1,17 @@
 //! `config.toml`: what flags and variables do not say. Every key is known, or it is an error.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use sandboxer_core::profile::RouteSpec;
+use sandboxer_core::route::ExtensionLimits;
 use sandboxer_core::suggest::did_you_mean;
 use sandboxer_core::{Error, ErrorKind, Result};
 use serde::Deserialize;
 
 use crate::status::io_error;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     pub(crate) server: Option<String>,
@@ -16,14 +19,36 @@ pub(crate) struct Config {
     pub(crate) home: Option<PathBuf>,
     pub(crate) host: Option<String>,
     pub(crate) state_hub_url: Option<String>,
+    pub(crate) fin_hub_url: Option<String>,
     #[serde(default)]
     pub(crate) profiles: Vec<PathBuf>,
+    /// Folders of price files, after the one in the configuration folder.
+    #[serde(default)]
+    pub(crate) prices: Vec<PathBuf>,
+    /// What applies where neither the profile nor the request says anything; its constraints always do.
+    #[serde(default)]
+    pub(crate) route: RouteSpec,
+    /// Our own limits for each extension.
+    #[serde(default)]
+    pub(crate) extensions: BTreeMap<String, ExtensionLimits>,
     pub(crate) log: Option<String>,
     pub(crate) log_format: Option<String>,
 }
 
-const KEYS: [&str; 8] =
-    ["server", "api_key_file", "home", "host", "state_hub_url", "profiles", "log", "log_format"];
+const KEYS: [&str; 12] = [
+    "server",
+    "api_key_file",
+    "home",
+    "host",
+    "state_hub_url",
+    "fin_hub_url",
+    "profiles",
+    "prices",
+    "route",
+    "extensions",
+    "log",
+    "log_format",
+];
 
 impl Config {
     /// The file, or nothing where there is none.
@@ -46,8 +71,14 @@ impl Config {
         let mut config: Self = toml::from_str(text).map_err(|error| refuse(text, path, &error))?;
         // Paths in a file are meant from where the file lies.
         let folder = path.parent().unwrap_or(Path::new("."));
-        for path in config.profiles.iter_mut().chain(&mut config.api_key_file).chain(&mut config.home) {
+        let lists = config.profiles.iter_mut().chain(&mut config.prices);
+        for path in lists.chain(&mut config.api_key_file).chain(&mut config.home) {
             *path = folder.join(&*path);
+        }
+        for (extension, limits) in &config.extensions {
+            limits.validate(extension).map_err(|error| {
+                Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()))
+            })?;
         }
         Ok(config)
     }
@@ -75,6 +106,7 @@ fn refuse(text: &str, path: &Path, error: &toml::de::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandboxer_core::profile::Strategy;
 
     fn parse(text: &str) -> Result<Config> {
         Config::parse(text, Path::new("/etc/x/config.toml"))
@@ -83,13 +115,42 @@ mod tests {
     #[test]
     fn every_key_is_accepted() {
         let text = "server = 'a'\napi_key_file = 'key'\nhome = '/h'\nhost = 'local'\nstate_hub_url = 'b'\n\
-                    profiles = ['p', '/q']\nlog = 'debug'\nlog_format = 'json'\n";
+                    fin_hub_url = 'c'\nprofiles = ['p', '/q']\nprices = ['r']\nlog = 'debug'\nlog_format = 'json'\n\
+                    route = { strategy = 'lowest-cost', ignore = ['ext.ssh'] }\n\
+                    extensions = { 'ext.x' = { max_sandboxes = 3 } }\n";
         let config = parse(text).unwrap();
         assert_eq!(config.profiles, [Path::new("/etc/x/p"), Path::new("/q")]);
+        assert_eq!(config.prices, [Path::new("/etc/x/r")]);
         assert_eq!(config.api_key_file.as_deref(), Some(Path::new("/etc/x/key")));
+        assert_eq!(config.fin_hub_url.as_deref(), Some("c"));
         let known: std::collections::BTreeSet<&str> =
             text.lines().filter_map(|line| line.split(' ').next()).collect();
         assert_eq!(known, KEYS.into_iter().collect());
+    }
+
+    #[test]
+    fn routes_and_limits_are_tables() {
+        let text = "[route]\nstrategy = 'lowest-latency'\norder = ['ext.native']\n\
+                    [route.constraints]\nmax_cost_per_hour = '0.50'\n\
+                    [extensions.\"ext.e2b\"]\nmax_sandboxes = 20\nmax_concurrent_creates = 4\ncreates_per_second = 0.5\n\
+                    regions = ['eu']\n";
+        let config = parse(text).unwrap();
+        assert_eq!(config.route.strategy, Some(Strategy::LowestLatency));
+        assert_eq!(config.route.order, ["ext.native"]);
+        assert_eq!(config.route.constraints.max_cost_per_hour, Some("0.50".parse().unwrap()));
+        let limits = &config.extensions["ext.e2b"];
+        assert_eq!((limits.max_sandboxes, limits.max_concurrent_creates), (Some(20), Some(4)));
+        assert_eq!(limits.creates_per_second, Some(0.5));
+        for wrong in [
+            "[route]\nstrategy = 'cheapest'\n",
+            "[route]\nmax_cost = '1'\n",
+            "[route.constraints]\nmax_cost_per_hour = '1 EUR'\n",
+            "[extensions.\"ext.e2b\"]\nmax_sandboxes = -1\n",
+            "[extensions.\"ext.e2b\"]\ncreates_per_second = nan\n",
+            "[extensions.\"ext.e2b\"]\nsandboxes = 1\n",
+        ] {
+            assert_eq!(parse(wrong).unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
     }
 
     #[test]

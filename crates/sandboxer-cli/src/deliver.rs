@@ -1,4 +1,4 @@
-//! Events on their way to the State Hub when no server runs: a process of its own, so that no command waits for a hub.
+//! Events on their way to hubs and webhooks when no server runs: a process of its own, so that no command waits for a hub.
 //!
 //! At most two of these processes live at once: one delivers, one waits to look once more after it.
 
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use sandboxer_core::Result;
-use sandboxer_engine::STATE_HUB_SINK;
+use sandboxer_engine::Engine;
 
 use crate::compose::{self, Role, Settings};
 use crate::status::{ExitStatus, io_error};
 
-/// How long a hub that is down is tried; the next command tries again.
+/// How long a hub or an endpoint that is down is tried; the next command tries again.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -34,9 +34,6 @@ pub(crate) fn start(settings: &Settings) {
 pub(crate) async fn run(settings: &Settings) -> Result<ExitStatus> {
     // The terminal that started the command may go away.
     let _ = rustix::process::setsid();
-    if settings.state_hub_url.is_none() {
-        return Ok(ExitStatus::SUCCESS);
-    }
     let waiting = lock_file(&settings.home.join("deliver.next.lock"))?;
     if flock(&waiting, FlockOperation::NonBlockingLockExclusive).is_err() {
         // Somebody waits already and will see our events.
@@ -50,12 +47,22 @@ pub(crate) async fn run(settings: &Settings) -> Result<ExitStatus> {
     let end = Instant::now() + PATIENCE;
     loop {
         engine.deliver_for(end.saturating_duration_since(Instant::now())).await?;
-        let left = engine.store().outbox_stats(STATE_HUB_SINK).await?.pending;
-        if left == 0 || Instant::now() + PAUSE > end {
+        if !has_more(&engine).await? || Instant::now() + PAUSE > end {
             return Ok(ExitStatus::SUCCESS);
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Whether it is worth waiting: a hub has not everything yet, or something is due for a webhook. An endpoint that is
+/// left alone for hours is not waited for.
+async fn has_more(engine: &Engine) -> Result<bool> {
+    for sink in engine.sink_names() {
+        if engine.store().outbox_stats(sink).await?.pending > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(!engine.store().webhooks_due(engine.now()).await?.is_empty())
 }
 
 fn lock_file(path: &Path) -> Result<File> {

@@ -1,5 +1,8 @@
 //! The API on the engine of this process: no server, the local store.
 
+mod money;
+mod outgoing;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +11,7 @@ use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, LogStream};
 use sandboxer_core::extension::{BoxDuplex, Progress};
 use sandboxer_core::files::FileInfo;
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::sandbox::Sandbox;
@@ -297,8 +301,14 @@ impl Api for Embedded {
         Ok(feed)
     }
 
-    async fn key_create(&self, name: &str, actor: Actor, expires_in: Option<Dur>) -> Result<NewKeyView> {
-        let made = self.engine.key_create(&self.caller, name, actor, expires_in).await?;
+    async fn key_create(
+        &self,
+        name: &str,
+        actor: Actor,
+        expires_in: Option<Dur>,
+        seat: Seat,
+    ) -> Result<NewKeyView> {
+        let made = self.engine.key_create(&self.caller, name, actor, expires_in, seat).await?;
         Ok(NewKeyView { key: made.record.into(), secret: made.secret })
     }
 
@@ -310,8 +320,13 @@ impl Api for Embedded {
         self.engine.key_revoke(&self.caller, id).await.map(KeyView::from)
     }
 
-    fn owes_delivery(&self) -> bool {
-        self.has_sinks && self.wrote.load(Ordering::Relaxed)
+    async fn owes_delivery(&self) -> bool {
+        if !self.wrote.load(Ordering::Relaxed) {
+            return false;
+        }
+        // What cannot be asked now is asked by the next command.
+        let due = || async { self.engine.store().webhooks_due(self.engine.now()).await.unwrap_or_default() };
+        self.has_sinks || !due().await.is_empty()
     }
 }
 

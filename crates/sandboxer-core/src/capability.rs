@@ -68,3 +68,40 @@ pub struct Capability {
     /// Accepts a root file system as a tar.
     pub image_rootfs_tar: bool,
 }
+
+/// The names of what is simply there or not, which a route may ask for.
+macro_rules! flags {
+    ($($name:ident),* $(,)?) => {
+        impl Capability {
+            pub const FLAGS: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// Whether it has the capability of this name; nothing when there is no such name.
+            pub fn flag(&self, name: &str) -> Option<bool> {
+                match name {
+                    $(stringify!($name) => Some(self.$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+flags! {
+    exec, exec_split_streams, exec_stdin, exec_tty, exec_background, exec_user, files, archive, port,
+    workspace_access, persistence, mounts, egress, secrets, extend_ttl, idle_reap, pause, snapshot, restore, fork,
+    gpu, only_by_name, self_hosted, host_local, host_ssh, backend_logs, image_host, image_oci, image_rootfs_tar,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_has_a_name() {
+        let json = serde_json::to_value(Capability::default()).unwrap();
+        let named = json.as_object().unwrap().iter().filter(|(_, value)| value.is_boolean());
+        assert_eq!(named.map(|(name, _)| name.as_str()).collect::<Vec<_>>(), Capability::FLAGS);
+        assert_eq!(Capability { gpu: true, ..Capability::default() }.flag("gpu"), Some(true));
+        assert_eq!(Capability::default().flag("isolation"), None);
+    }
+}

@@ -26,16 +26,24 @@ env_vars! {
     /// A further registry folder, after the user's `registry` in the configuration folder: its `extensions/*.yaml` name
     /// extensions in processes of their own.
     SANDBOXER_REGISTRY;
+    /// A further folder of price files, after the built-in ones and the user's `prices` in the configuration folder.
+    SANDBOXER_PRICES;
     /// Overrides the placement of profiles: the host that must be used.
     SANDBOXER_HOST;
     /// URL of the State Hub that lifecycle events are sent to.
     SANDBOXER_STATE_HUB_URL;
+    /// URL of the billing hub that meters and credit movements are sent to.
+    SANDBOXER_FIN_HUB_URL;
+    /// Private networks that webhooks may reach, as a comma-separated list such as `10.0.0.0/8,127.0.0.1`, or `all`.
+    SANDBOXER_WEBHOOK_ALLOW_PRIVATE;
     /// Log filter, such as `info` or `sandboxer_engine=debug`; logs go to stderr.
     SANDBOXER_LOG;
     /// `text` or `json`: the form of log lines.
     SANDBOXER_LOG_FORMAT;
     /// How many native sandboxes a server makes in advance, 0 to 64; 4 unless it is set.
     SANDBOXER_WARM;
+    /// How the pretended provider `ext.saas-stub` behaves, such as `latency=200ms,create=429`; see its documentation.
+    SANDBOXER_STUB;
     /// Comma-separated kernel features to treat as absent, such as `landlock`; for trying out an older kernel.
     SANDBOXER_PROBE_OFF;
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::duration::Dur;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, as one table: name, stable code, exit code, HTTP status, whether it may pass by itself.
@@ -118,6 +120,62 @@ pub enum Retry {
     Temporary,
 }
 
+/// Whose fault a failure is, seen from the router: what kind of trouble a backend has. A failure without a class is the
+/// request's own, and no other backend would do better.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// The backend does not accept our key.
+    Auth,
+    /// Too many requests there.
+    Quota,
+    /// Our account there is out of credit.
+    Payment,
+    /// It is full.
+    Capacity,
+    Timeout,
+    /// It cannot be reached.
+    Network,
+    /// It broke.
+    Backend,
+}
+
+impl Class {
+    pub const ALL: &'static [Self] = &[
+        Self::Auth,
+        Self::Quota,
+        Self::Payment,
+        Self::Capacity,
+        Self::Timeout,
+        Self::Network,
+        Self::Backend,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Quota => "quota",
+            Self::Payment => "payment",
+            Self::Capacity => "capacity",
+            Self::Timeout => "timeout",
+            Self::Network => "network",
+            Self::Backend => "backend",
+        }
+    }
+
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|class| class.as_str() == text)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// An error with its kind, context, hint and cause. `Display` gives the message alone; the cause is `source()`.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
@@ -129,6 +187,8 @@ struct Inner {
     message: String,
     hint: Option<String>,
     context: Vec<(&'static str, String)>,
+    class: Option<Class>,
+    retry_after: Option<Dur>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -141,6 +201,8 @@ impl Error {
             message: message.into(),
             hint: None,
             context: Vec::new(),
+            class: None,
+            retry_after: None,
             source: None,
         }))
     }
@@ -173,6 +235,38 @@ impl Error {
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.0.retry = retry;
         self
+    }
+
+    /// What kind of trouble the backend has, where the kind of the error does not say it.
+    #[must_use]
+    pub fn with_class(mut self, class: Class) -> Self {
+        self.0.class = Some(class);
+        self
+    }
+
+    /// The backend said when to come again.
+    #[must_use]
+    pub fn with_retry_after(mut self, span: Dur) -> Self {
+        self.0.retry_after = Some(span);
+        self
+    }
+
+    /// What kind of trouble the backend has; nothing when the request itself is at fault.
+    pub fn class(&self) -> Option<Class> {
+        self.0.class.or(match self.0.kind {
+            ErrorKind::Unauthenticated | ErrorKind::HostKeyRefused => Some(Class::Auth),
+            ErrorKind::RateLimited => Some(Class::Quota),
+            ErrorKind::InsufficientCredits => Some(Class::Payment),
+            ErrorKind::NoSpace | ErrorKind::NoBackend => Some(Class::Capacity),
+            ErrorKind::Timeout => Some(Class::Timeout),
+            ErrorKind::Unreachable => Some(Class::Network),
+            ErrorKind::BackendFailed if self.0.retry == Retry::Temporary => Some(Class::Backend),
+            _ => None,
+        })
+    }
+
+    pub fn retry_after(&self) -> Option<Dur> {
+        self.0.retry_after
     }
 
     /// Marks an error of a provision that came before anything was made: nothing need be taken down.
@@ -260,6 +354,27 @@ mod tests {
     fn codes_are_unique_and_found_again() {
         for kind in ErrorKind::ALL {
             assert_eq!(ErrorKind::from_code(kind.code()), Some(*kind));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_request_has_no_class() {
+        for (kind, class) in [
+            (ErrorKind::Unreachable, Some(Class::Network)),
+            (ErrorKind::RateLimited, Some(Class::Quota)),
+            (ErrorKind::NoSpace, Some(Class::Capacity)),
+            (ErrorKind::BackendFailed, Some(Class::Backend)),
+            (ErrorKind::ImageNotFound, None),
+            (ErrorKind::SetupFailed, None),
+            (ErrorKind::Cancelled, None),
+        ] {
+            assert_eq!(Error::new(kind, "x").class(), class, "{kind:?}");
+        }
+        let permanent = Error::new(ErrorKind::BackendFailed, "x").with_retry(Retry::Permanent);
+        assert_eq!(permanent.class(), None);
+        assert_eq!(permanent.with_class(Class::Payment).class(), Some(Class::Payment));
+        for class in Class::ALL {
+            assert_eq!(Class::from_text(class.as_str()), Some(*class));
         }
     }
 

@@ -34,6 +34,17 @@ pub struct Description {
     pub configuration: BTreeMap<String, String>,
 }
 
+/// Where a service elsewhere keeps its sandboxes and their data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Location {
+    /// Regions that `route.constraints.region` may name.
+    #[serde(default)]
+    pub regions: Vec<String>,
+    /// Labels that `route.constraints.residency` may name: `eu`, `us` …
+    #[serde(default)]
+    pub residency: Vec<String>,
+}
+
 /// Whether the backend can be used now, and what is missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CheckReport {
@@ -65,11 +76,34 @@ pub struct ProvisionRequest {
     pub seed: Option<PathBuf>,
     /// Start from this checkpoint instead of the image.
     pub from: Option<Taken>,
+    /// The caller's own key at the provider; the extension's own where it is absent.
+    pub credential: Option<Credential>,
     /// Long work tells here how far it is.
     pub progress: Progress,
     /// The backend ends the sandbox by itself at this moment, whoever lives then.
     pub expires_at: Timestamp,
     pub idle_reap: Option<Dur>,
+}
+
+/// A key at a provider. It is in no log, no row and no event.
+#[derive(Clone)]
+pub struct Credential(String);
+
+impl Credential {
+    pub fn new(secret: impl Into<String>) -> Self {
+        Self(secret.into())
+    }
+
+    /// The secret itself, for the one request that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential")
+    }
 }
 
 /// Where long work tells how far it is; whoever created the sandbox reads it.
@@ -210,6 +244,11 @@ pub trait Extension: Send + Sync + 'static {
     /// How long a provision of this may take, where the engine's own limit is too short: an image that is built first.
     fn provision_timeout(&self, _spec: &SandboxSpec) -> Option<Dur> {
         None
+    }
+
+    /// Where a service elsewhere keeps its sandboxes. For hosts of ours the host's own region and labels say it.
+    fn location(&self) -> Location {
+        Location::default()
     }
 
     /// Idempotent on the tag.

@@ -120,6 +120,10 @@ id!(
     /// One API key's public half; the secret half is never stored.
     KeyId, "key", "an API key", ErrorKind::NotFound
 );
+id!(
+    /// One endpoint that events are posted to.
+    WebhookId, "whk", "a webhook", ErrorKind::NotFound
+);
 
 #[cfg(test)]
 mod tests {

@@ -116,6 +116,7 @@ fn offers_of(extension: &Considered, groups: &[Group<'_>], wish: &Wish<'_>) -> V
         host: host.to_owned(),
         accepted: false,
         reason,
+        ..Offer::default()
     };
     let anywhere = wish.only.unwrap_or(LOCAL);
     let Some(capability) = &extension.capability else {
@@ -131,6 +132,7 @@ fn offers_of(extension: &Considered, groups: &[Group<'_>], wish: &Wish<'_>) -> V
             host: LOCAL.to_owned(),
             accepted: true,
             reason: "fits the profile".into(),
+            ..Offer::default()
         }];
     }
     let (mut accepted, mut others) = (Vec::new(), Vec::new());
@@ -153,6 +155,7 @@ fn offers_of(extension: &Considered, groups: &[Group<'_>], wish: &Wish<'_>) -> V
             host: state.host.name.clone(),
             accepted: true,
             reason: praise(group, state, groups),
+            ..Offer::default()
         }));
     }
     accepted.extend(others);

@@ -3,15 +3,17 @@
 //! Text comes in with the name of its source; reading folders is the catalog's work, in the engine.
 //! The way of one profile: [`ProfileFile::parse`] for each file of an `extends` chain, then [`resolve`].
 
-mod decode;
-mod fields;
+pub(crate) mod decode;
+// Shared with the price files, which are YAML with places as well.
+pub(crate) mod fields;
 mod merge;
-mod node;
+pub(crate) mod node;
 mod parse;
 mod reference;
+mod route;
 mod schema;
 mod validate;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use merge::resolve;
 pub use parse::{MAX_FILE_BYTES, ProfileFile};

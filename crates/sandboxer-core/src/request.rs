@@ -48,6 +48,7 @@ pub struct CreateRequest {
     pub host: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// The most that the whole TTL may cost; the same as `route.constraints.max_cost_total`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost: Option<Money>,
     /// Start even if a required isolation control is missing; recorded and shown wherever the sandbox is.
@@ -117,6 +118,12 @@ impl CreateRequest {
                     "`consumer` has a value that is empty, longer than 256 bytes or not printable".into(),
                 );
             }
+        }
+        if let Some(route) = &self.route {
+            route.validate()?;
+        }
+        if self.max_cost.is_some_and(|cost| cost < Money::ZERO) {
+            return refuse("`max_cost` is negative".into());
         }
         if self.ttl == Some(Dur::ZERO) {
             return refuse("a TTL of zero would end the sandbox before it starts".into());

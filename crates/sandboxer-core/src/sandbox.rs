@@ -6,16 +6,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Consumer;
+use crate::bill::{Bill, Cost};
 use crate::duration::Dur;
 use crate::error::Failure;
 use crate::extension::{CleanupReport, Handle, Reachability};
 use crate::id::SandboxId;
 use crate::isolation::IsolationReport;
 use crate::lifecycle::State;
-use crate::money::Money;
 use crate::profile::{Scope, Workspace};
 use crate::route::RouteDecision;
 use crate::spec::SandboxSpec;
+pub use crate::tariff::Quote;
 
 /// Why a sandbox ended; stored and shown as they are.
 pub mod reason {
@@ -63,7 +64,11 @@ pub struct Sandbox {
     pub labels: BTreeMap<String, String>,
     pub consumer: Consumer,
     pub workspace: Workspace,
+    /// What the TTL costs at most.
     pub quote: Quote,
+    /// What it did cost, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// Why it is in its state, where that is not obvious: `ttl`, `idle`, `requested`, `lost` …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -92,20 +97,6 @@ impl Links {
     }
 }
 
-/// What the TTL would cost. Self-hosted extensions have no meter of their own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Quote {
-    pub amount: Money,
-    /// `self-hosted` or `metered`.
-    pub basis: String,
-}
-
-impl Quote {
-    pub fn self_hosted() -> Self {
-        Self { amount: Money::ZERO, basis: "self-hosted".into() }
-    }
-}
-
 /// The living sandbox that did not fit, and the keys in which it differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Drift {
@@ -124,6 +115,8 @@ pub struct SandboxRecord {
     pub reuse_key: Option<String>,
     /// The key that asked for it; absent for the local admin.
     pub owner_key: Option<String>,
+    /// Absent where nothing is charged or metered.
+    pub bill: Option<Bill>,
 }
 
 impl SandboxRecord {

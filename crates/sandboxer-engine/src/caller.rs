@@ -1,5 +1,6 @@
 //! Who is asking, and what that role may do. One table for the command line and the server.
 
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::{Actor, Error, ErrorKind, KeyId, Result};
 
 /// What is asked for, by how much power it needs.
@@ -15,6 +16,8 @@ pub enum Action {
     ManageKeys,
     /// Add and remove hosts.
     ManageHosts,
+    /// Pay in, set budgets and limits, keep keys of providers, manage webhooks.
+    ManageMoney,
 }
 
 /// The person, agent or automation behind a request.
@@ -23,23 +26,28 @@ pub struct Caller {
     pub actor: Actor,
     /// Absent for the local admin.
     pub key: Option<KeyId>,
+    /// Who pays.
+    pub seat: Seat,
 }
 
 impl Caller {
     /// Whoever owns the store's files.
     pub fn local_admin() -> Self {
-        Self { actor: Actor::Adm, key: None }
+        Self { actor: Actor::Adm, key: None, seat: Seat::default() }
     }
 
     pub fn with_key(actor: Actor, key: KeyId) -> Self {
-        Self { actor, key: Some(key) }
+        Self { actor, key: Some(key), seat: Seat::default() }
     }
 
     /// The roles: operators everything, automations also operate, agents only what is theirs.
     pub fn may(&self, action: Action) -> bool {
         match (self.actor, action) {
             (_, Action::UseSandboxes) | (Actor::Adm, _) | (Actor::Atm, Action::Operate) => true,
-            (Actor::Atm, Action::ManageKeys | Action::ManageHosts | Action::ReadFolders)
+            (
+                Actor::Atm,
+                Action::ManageKeys | Action::ManageHosts | Action::ReadFolders | Action::ManageMoney,
+            )
             | (Actor::Agt, _) => false,
         }
     }

@@ -4,7 +4,7 @@
 //! asks for it. A broken file never takes the others down: it is reported for itself.
 
 mod built_in;
-mod folder;
+pub(crate) mod folder;
 mod scan;
 
 use std::borrow::Cow;

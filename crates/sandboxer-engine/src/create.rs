@@ -105,7 +105,9 @@ impl Engine {
         plan: &Plan,
         options: &CreateOptions,
     ) -> Result<Insert> {
-        let record = self.new_record(caller, request, plan).await?;
+        let mut record = self.new_record(caller, request, plan).await?;
+        (record.bill, record.sandbox.quote) = self.open_bill(caller, &record).await?;
+        let money = self.hold_for(&record);
         let now = record.sandbox.created_at;
         let mut about = json!({
             "profile": record.sandbox.profile,
@@ -113,6 +115,7 @@ impl Engine {
             "host": record.sandbox.host,
             "consumer": record.sandbox.consumer,
             "ttl": record.sandbox.ttl,
+            "quote": record.sandbox.quote.amount,
         });
         if let Some(from) = &request.from {
             about["from"] = json!(from);
@@ -132,7 +135,7 @@ impl Engine {
                 body_hash: sandboxer_core::hash::of_value(&serde_json::to_value(request).map_err(internal)?),
             }),
         };
-        Ok(Insert { record, steps, lease: self.lease(), idempotency })
+        Ok(Insert { record, steps, lease: self.lease(), idempotency, facts: money.facts, books: money.books })
     }
 
     async fn new_record(
@@ -169,6 +172,7 @@ impl Engine {
             consumer: request.consumer.clone(),
             workspace: plan.spec.workspace.clone(),
             quote: plan.quote.clone(),
+            cost: None,
             reason: None,
             failure: None,
             cleanup: None,
@@ -183,6 +187,7 @@ impl Engine {
             handle: None,
             reuse_key,
             owner_key: caller.key_text(),
+            bill: None,
         })
     }
 
@@ -197,7 +202,8 @@ impl Engine {
     }
 
     async fn establish_new(&self, stored: Stored, plan: &Plan, options: &CreateOptions) -> Result<Created> {
-        let making = Making { from: plan.from.clone(), progress: options.progress.clone() };
+        let making =
+            Making { from: plan.from.clone(), progress: options.progress.clone(), ..Making::default() };
         if options.respond_async {
             let (engine, sandbox) = (self.clone(), stored.record.sandbox.clone());
             tokio::spawn(async move { engine.establish(stored, &making, CancellationToken::new()).await });

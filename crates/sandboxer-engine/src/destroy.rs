@@ -2,9 +2,9 @@
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::CleanupReport;
-use sandboxer_core::sandbox::{Sandbox, reason};
+use sandboxer_core::sandbox::{Sandbox, SandboxRecord, reason};
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State, error::Failure};
-use sandboxer_store::{LeaseChange, Step, Stored, Update};
+use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 
 use crate::{Caller, Engine, fault};
@@ -64,7 +64,7 @@ impl Engine {
             match self.mark_destroying(&stored, &ending).await {
                 Ok(marked) => {
                     fault::point("engine.destroy.after_intent");
-                    if ending.untouched {
+                    if ending.untouched && marked.record.sandbox.route.hedge.is_none() {
                         return self.record_destroyed(marked, CleanupReport::default()).await;
                     }
                     let ended = self.tear_down(marked).await?;
@@ -105,6 +105,9 @@ impl Engine {
                 event: NewEvent::transition(State::Destroying, now, data),
             });
         }
+        let ended_at = self.end_of_charge(&record, ending).await?;
+        let used = self.used(&record).await;
+        let money = self.settle_bill(&mut record, ended_at, used.as_ref()).await?;
         record.sandbox.state = State::Destroying;
         // The first reason and failure stay: a retry of the cleanup is not why the sandbox ended.
         record.sandbox.reason.get_or_insert_with(|| ending.reason.to_owned());
@@ -117,16 +120,28 @@ impl Engine {
                 record,
                 expected_version: stored.version,
                 steps,
-                facts: Vec::new(),
+                facts: money.facts,
                 lease: LeaseChange::Take(self.lease()),
+                books: money.books,
             })
             .await
+    }
+
+    /// Until when the time of a sandbox is charged: its deadline, the moment somebody asked for the end, or the last time
+    /// it was seen alive, where it ended by itself and nobody knows when.
+    async fn end_of_charge(&self, record: &SandboxRecord, ending: &Ending) -> Result<jiff::Timestamp> {
+        match ending.reason {
+            reason::TTL => Ok(record.sandbox.expires_at.min(self.now())),
+            reason::LOST | reason::IDLE => self.last_alive(record).await,
+            _ => Ok(self.now().min(record.sandbox.expires_at)),
+        }
     }
 
     async fn tear_down(&self, stored: Stored) -> Result<Stored> {
         let (tag, timeout) = (stored.record.id().to_string(), self.inner.limits.teardown_timeout);
         let work = async {
             let extension = self.extension_of(&stored)?;
+            self.remove_hedge(&stored).await?;
             extension.teardown(&stored.record.sandbox.host, &tag, stored.record.handle.as_ref()).await
         };
         let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
@@ -158,6 +173,7 @@ impl Engine {
         let mut record = stored.record;
         record.sandbox.state = State::Destroyed;
         record.sandbox.destroyed_at = Some(now);
+        record.sandbox.route.hedge = None;
         let data = json!({ "reason": record.sandbox.reason, "cleanup": report });
         record.sandbox.cleanup = Some(report);
         let event = NewEvent::transition(State::Destroyed, now, data);
@@ -170,6 +186,7 @@ impl Engine {
                 steps: vec![Step { to: State::Destroyed, event }],
                 facts: Vec::new(),
                 lease: LeaseChange::Release,
+                books: Books::default(),
             })
             .await;
         fault::point("engine.destroy.after_destroyed");
@@ -204,6 +221,7 @@ impl Engine {
             steps: vec![Step { to: State::Failed, event }],
             facts: Vec::new(),
             lease: LeaseChange::Release,
+            books: Books::default(),
         };
         if let Err(store_error) = self.inner.store.update(update).await {
             tracing::error!(error = ?store_error, "a failed teardown could not be recorded");

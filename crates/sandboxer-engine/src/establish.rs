@@ -8,12 +8,14 @@ use sandboxer_core::extension::{Extension, Handle, Progress, ProvisionRequest, R
 use sandboxer_core::isolation::{IsolationReport, Outcome};
 use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::snapshot::Taken;
+use sandboxer_core::tariff::Phase;
 use sandboxer_core::{Error, ErrorKind, ExecId, Result, SandboxId, State};
 use sandboxer_store::{Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::{Notes, Ready};
 use crate::destroy::Ending;
 use crate::{Engine, fault};
 
@@ -29,6 +31,7 @@ pub(crate) struct Making {
     pub(crate) from: Option<Taken>,
     /// Who waits, and hears how far it is.
     pub(crate) progress: Progress,
+    pub(crate) notes: Notes,
 }
 
 impl Engine {
@@ -55,41 +58,19 @@ impl Engine {
             }
         };
         match outcome {
-            Ok((handle, reachability)) => self.record_ready(stored, handle, reachability).await,
+            Ok((handle, reachability)) => {
+                let ready = self.record_ready(stored, handle, reachability).await?;
+                self.note_made(making, &ready.profile);
+                Ok(ready)
+            }
             Err(error) => Err(self.give_up(stored, error).await),
         }
     }
 
-    /// On the first offer that keeps its word. Only a fault of the host moves on to the next one.
-    async fn establish_somewhere(
-        &self,
-        stored: &mut Stored,
-        making: &Making,
-    ) -> Result<(Handle, Reachability)> {
-        loop {
-            let knock = self.knock(stored).await;
-            match self.establish_in_turn(stored, making).await {
-                Ok(done) => return Ok(done),
-                Err(error) => self.reroute(stored, error, knock).await?,
-            }
-        }
-    }
-
-    async fn establish_in_turn(&self, stored: &Stored, making: &Making) -> Result<(Handle, Reachability)> {
-        let _slot = self.inner.create_slots.acquire().await.map_err(|source| {
-            Error::new(ErrorKind::Internal, "the create queue is closed").with_source(source)
-        })?;
-        let longer = self.extension_of(stored)?.provision_timeout(&stored.record.spec);
-        let timeout = self.inner.limits.provision_timeout.max(longer.unwrap_or_default());
-        let work = self.provision(stored, making);
-        tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, format!("the sandbox was not ready within {timeout}")))
-        })
-    }
-
-    async fn provision(&self, stored: &Stored, making: &Making) -> Result<(Handle, Reachability)> {
+    pub(crate) async fn provision(&self, stored: &Stored, making: &Making) -> Result<Ready> {
         let (record, extension) = (&stored.record, self.extension_of(stored)?);
         let seed = if making.from.is_some() { None } else { self.seed(record).await? };
+        let credential = self.credential(record).await?;
         let request = |progress| ProvisionRequest {
             sandbox_id: record.id(),
             tag: record.id().to_string(),
@@ -97,6 +78,7 @@ impl Engine {
             host: record.sandbox.host.clone(),
             seed: seed.as_ref().map(|seed| seed.path().to_owned()),
             from: making.from.clone(),
+            credential: credential.clone(),
             progress,
             expires_at: record.sandbox.expires_at,
             idle_reap: record.sandbox.idle_reap,
@@ -110,6 +92,7 @@ impl Engine {
         // A checkpoint has in it what they did.
         let commands = record.spec.setup.commands.iter().filter(|_| making.from.is_none());
         for command in commands {
+            making.notes.begin_setup();
             run_setup(&extension, &handle, command).await?;
         }
         fault::point("engine.create.after_setup");
@@ -140,6 +123,10 @@ impl Engine {
         record.sandbox.isolation = report(&record.sandbox.isolation, &handle);
         record.sandbox.reachability = Some(reachability);
         record.handle = Some(handle);
+        let money = match self.start_meters(&mut record, Phase::Running, None) {
+            Ok(money) => money,
+            Err(error) => return Err(self.give_up(stored, error).await),
+        };
         let event = NewEvent::transition(
             State::Ready,
             now,
@@ -149,8 +136,9 @@ impl Engine {
             record,
             expected_version: stored.version,
             steps: vec![Step { to: State::Ready, event }],
-            facts: Vec::new(),
+            facts: money.facts,
             lease: LeaseChange::Release,
+            books: money.books,
         };
         match self.inner.store.update(update).await {
             Ok(ready) => {

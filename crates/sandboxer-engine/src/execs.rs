@@ -4,7 +4,7 @@ use sandboxer_core::event::NewEvent;
 use sandboxer_core::exec::{ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{Extension, Handle};
 use sandboxer_core::{Dur, Error, ErrorKind, ExecId, Result, SandboxId, State};
-use sandboxer_store::{LeaseChange, Step, Stored, Update};
+use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -127,6 +127,7 @@ impl Engine {
             steps: vec![Step { to: State::Active, event }],
             facts: Vec::new(),
             lease: LeaseChange::Keep,
+            books: Books::default(),
         };
         match self.inner.store.update(update).await {
             Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),

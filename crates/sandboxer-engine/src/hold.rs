@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::{Extension, Handle};
+use sandboxer_core::tariff::Phase;
 use sandboxer_core::{Dur, Error, ErrorKind, Result, SandboxId, State};
-use sandboxer_store::{Lease, LeaseChange, Step, Stored, Update};
+use sandboxer_store::{Books, Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
+use crate::bill::Money;
 use crate::{Caller, Engine};
 
 /// How long to wait for somebody else's work on the same sandbox.
@@ -68,6 +70,7 @@ impl Engine {
                 steps: Vec::new(),
                 facts: Vec::new(),
                 lease: LeaseChange::Take(self.lease_for(span)),
+                books: Books::default(),
             };
             match self.inner.store.update(update).await {
                 Ok(stored) => return Ok(Held { stored, extension, handle }),
@@ -99,17 +102,20 @@ impl Engine {
         let mut stored = held.stored;
         loop {
             let mut record = stored.record.clone();
-            let mut steps = Vec::new();
+            let (mut steps, mut money) = (Vec::new(), Money::default());
             if let Some(to) = to.filter(|to| *to != record.state()) {
                 record.sandbox.state = to;
                 steps.push(Step { to, event: NewEvent::transition(to, self.now(), json!({})) });
+                let phase = if to == State::Paused { Phase::Paused } else { Phase::Running };
+                money = self.switch_meters(&mut record, phase).await?;
             }
             let update = Update {
                 record,
                 expected_version: stored.version,
                 steps,
-                facts: Vec::new(),
+                facts: money.facts,
                 lease: LeaseChange::Release,
+                books: money.books,
             };
             let id = stored.record.id();
             match self.inner.store.update(update).await {
@@ -140,6 +146,7 @@ impl Engine {
             steps: Vec::new(),
             facts: Vec::new(),
             lease: LeaseChange::Release,
+            books: Books::default(),
         };
         match self.inner.store.update(update).await {
             // Somebody else did, or went on.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sandboxer_core::extension::{BackendStatus, CheckItem, CheckReport, Description, Extension};
 use sandboxer_core::host::{self, Host};
+use sandboxer_core::price::PriceCard;
 use sandboxer_core::profile::Profile;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::sandbox::Sandbox;
@@ -36,6 +37,12 @@ pub struct ExtensionView {
     #[serde(flatten)]
     pub description: Description,
     pub check: CheckReport,
+    /// What it asks now; absent where nobody said, which for a service means that it cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceCard>,
+    /// Why its price cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_problem: Option<String>,
 }
 
 /// A host, and what of ours is on it.
@@ -126,7 +133,11 @@ impl Engine {
                 }],
             },
         };
-        ExtensionView { description, check }
+        let (price, price_problem) = match self.prices().book().card(&description.id, self.now()) {
+            Ok(card) => (card.cloned(), None),
+            Err(error) => (None, Some(error.chain().join(": "))),
+        };
+        ExtensionView { description, check, price, price_problem }
     }
 
     /// The engine's own machine, or the host of this name, and what of ours is on it.

@@ -1,5 +1,6 @@
 //! API keys: shown once, kept as a hash, bound to an actor type, revocable.
 
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::{Actor, Dur, Error, ErrorKind, KeyId, Result};
 use sandboxer_store::KeyRecord;
 
@@ -23,6 +24,7 @@ impl Engine {
         name: &str,
         actor: Actor,
         expires_in: Option<Dur>,
+        seat: Seat,
     ) -> Result<NewKey> {
         caller.require(Action::ManageKeys)?;
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
@@ -31,12 +33,15 @@ impl Engine {
                 "a key's name has 1 to 128 printable characters",
             ));
         }
+        seat.check()?;
         let secret = new_secret()?;
         let now = self.now();
         let record = KeyRecord {
             key_id: KeyId::generate(),
             name: name.to_owned(),
             actor,
+            organisation: seat.organisation,
+            workspace: seat.workspace,
             hash: sandboxer_core::hash::sha256_hex(secret.as_bytes()),
             created_at: now,
             expires_at: expires_in.map(|span| span.after(now)),
@@ -77,7 +82,8 @@ impl Engine {
         if !is_valid(&key, self.now()) {
             return Err(refused());
         }
-        Ok(Caller::with_key(key.actor, key.key_id))
+        let seat = Seat { organisation: key.organisation, workspace: key.workspace };
+        Ok(Caller { seat, ..Caller::with_key(key.actor, key.key_id) })
     }
 }
 

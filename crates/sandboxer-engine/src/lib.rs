@@ -10,13 +10,20 @@ pub mod fault;
 pub mod http;
 pub mod owner;
 
+mod admit;
+mod attempt;
+mod bill;
 mod create;
+mod credits;
 mod destroy;
 mod establish;
+mod estimate;
 mod events;
 mod execs;
 mod files;
 mod fork;
+mod health;
+mod hedge;
 mod hold;
 mod hosts;
 mod inspect;
@@ -27,19 +34,28 @@ mod pause;
 mod placement;
 mod plan;
 mod ports;
+pub mod prices;
 mod progress;
 mod reconcile;
+mod reconcile_usage;
 mod reroute;
 mod restore;
+mod route;
+mod signs;
 mod snapshots;
 mod stale;
+mod statement;
 mod survey;
 mod ttl;
+pub mod vault;
 pub mod workspace;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sandboxer_core::extension::Extension;
+use sandboxer_core::profile::RouteSpec;
+use sandboxer_core::route::ExtensionLimits;
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Dur, Error, ErrorKind, Registry, Result, SandboxId, State};
 use sandboxer_store::{Store, Stored};
@@ -47,18 +63,29 @@ use tokio::sync::Semaphore;
 
 pub use caller::Caller;
 pub use create::{CreateOptions, Created};
+pub use credits::{
+    ALL_ACCOUNTS, BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, LimitRequest,
+    ProviderKeyRequest, ProviderKeyView, parse_amount, parse_workspace,
+};
+pub use estimate::{Estimate, EstimateRequest};
 pub use fork::{ForkRequest, Forked};
 pub use hosts::{ExtensionCheck, HostBook, HostCheck, HostView, NewHost, known_host_name};
 pub use inspect::{ExtensionView, HostReport, ProfileView, SandboxInspection};
 pub use keys::NewKey;
-pub use outbox::{STATE_HUB_SINK, Sink, StateHub};
+pub use outbox::{
+    FIN_HUB_SINK, FinHub, NewWebhook, NewWebhookView, PrivateTargets, ReplayRequest, STATE_HUB_SINK, Schedule,
+    SecretView, Sink, StateHub, Undelivered, WebhookAnswer, WebhookView, fin_hub_outlet,
+};
 pub use plan::Plan;
 pub use reconcile::ReconcileReport;
+pub use reconcile_usage::{MOST_BYTES as MOST_USAGE_BYTES, MalformedRow, UsageFormat, UsageImport, UsageLine, UsageReport};
+pub use statement::{ExtensionTotal, MeterTotal, Month, Statement};
 pub use stale::{EmptyRow, ReapRequest, Remains, StaleReport, Unanswered};
 
 use catalog::Catalog;
 use clock::Clock;
 use owner::Owner;
+use prices::Prices;
 
 /// Bounds of the engine's own work.
 #[derive(Clone, Debug)]
@@ -97,6 +124,12 @@ pub struct Parts {
     /// Overrides the placement of profiles.
     pub host: Option<String>,
     pub sinks: Vec<Arc<dyn Sink>>,
+    /// What holds for every route, below profile and request.
+    pub route: RouteSpec,
+    /// What is sent to an extension at most, by its id.
+    pub extension_limits: BTreeMap<String, ExtensionLimits>,
+    /// What backends ask; the built-in prices unless folders were named.
+    pub prices: Prices,
 }
 
 /// The engine. Cheap to clone; all clones are one.
@@ -113,11 +146,23 @@ struct Inner {
     limits: Limits,
     host: Option<String>,
     sinks: Vec<Arc<dyn Sink>>,
+    route: RouteSpec,
+    extension_limits: BTreeMap<String, ExtensionLimits>,
+    /// What this process has at hand of what routing remembers.
+    memory: health::Memory,
+    counted: admit::Counted,
+    prices: Prices,
     owner: Owner,
+    /// Which signs of life were written down.
+    signs: signs::Signs,
     create_slots: Semaphore,
     waiting_creates: Semaphore,
     /// Where seeds and mirrors are kept, once that is known.
     workspaces: std::sync::OnceLock<workspace::Places>,
+    /// Where secrets are kept, once that is known.
+    vault: std::sync::OnceLock<vault::Vault>,
+    /// What webhooks are sent with.
+    post: outbox::Post,
 }
 
 impl Engine {
@@ -133,10 +178,18 @@ impl Engine {
                 limits: parts.limits,
                 host: parts.host,
                 sinks: parts.sinks,
+                route: parts.route,
+                extension_limits: parts.extension_limits,
+                memory: health::Memory::default(),
+                counted: admit::Counted::default(),
+                prices: parts.prices,
                 owner: Owner::of_this_process(),
+                signs: signs::Signs::default(),
                 create_slots,
                 waiting_creates,
                 workspaces: std::sync::OnceLock::new(),
+                vault: std::sync::OnceLock::new(),
+                post: outbox::Post::default(),
             }),
         }
     }
@@ -152,6 +205,11 @@ impl Engine {
     /// The extensions that were registered.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
+    }
+
+    /// What backends ask.
+    pub fn prices(&self) -> &Prices {
+        &self.inner.prices
     }
 
     /// The clock that every stored time comes from.

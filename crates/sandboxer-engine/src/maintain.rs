@@ -65,7 +65,9 @@ impl Engine {
     async fn prune(&self) -> sandboxer_core::Result<()> {
         let keep = i64::try_from(self.inner.limits.retention.as_millis()).unwrap_or(i64::MAX);
         let before = jiff::Timestamp::from_millisecond(self.now().as_millisecond().saturating_sub(keep));
-        let gone = self.inner.store.prune(before.unwrap_or(jiff::Timestamp::MIN)).await?;
+        let before = before.unwrap_or(jiff::Timestamp::MIN);
+        let gone = self.inner.store.prune(before).await?;
+        self.inner.store.route_forget(before).await?;
         if gone > 0 {
             tracing::info!(sandboxes = gone, "forgot sandboxes that ended long ago");
         }

@@ -3,9 +3,9 @@
 use sandboxer_core::page::Limit;
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Error, Result, SandboxId, State};
-use sandboxer_store::{EventFilter, Stored};
+use sandboxer_store::{EventFilter, LeaseChange, Stored, Update};
 
-use crate::hold::{detached, in_time};
+use crate::hold::{Held, detached, in_time};
 use crate::{Caller, Engine, fault};
 
 impl Engine {
@@ -57,6 +57,11 @@ impl Engine {
         if held.state() != State::Paused {
             return Ok(self.let_go(held, None).await?.record.sandbox);
         }
+        let mut held = held;
+        if let Err(error) = self.pay_for_resume(&mut held).await {
+            self.let_go(held, None).await?;
+            return Err(error);
+        }
         let resumed =
             in_time(self.inner.limits.teardown_timeout, "resume", held.extension.resume(&held.handle)).await;
         fault::point("engine.resume.after_effect");
@@ -72,6 +77,25 @@ impl Engine {
                 self.or_settle(stored, Err(error)).await
             }
         }
+    }
+
+    /// The price may have risen while it was paused: what is missing is set aside first.
+    async fn pay_for_resume(&self, held: &mut Held) -> Result<()> {
+        let mut record = held.stored.record.clone();
+        let money = self.hold_for_resume(&mut record)?;
+        if money.books.is_empty() {
+            return Ok(());
+        }
+        let update = Update {
+            record,
+            expected_version: held.stored.version,
+            steps: Vec::new(),
+            facts: money.facts,
+            lease: LeaseChange::Keep,
+            books: money.books,
+        };
+        held.stored = self.inner.store.update(update).await?;
+        Ok(())
     }
 
     /// Said before anything is written.

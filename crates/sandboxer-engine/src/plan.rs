@@ -8,8 +8,9 @@ use sandboxer_core::sandbox::Quote;
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, Error, ErrorKind, Result, Retry};
 
-use crate::Engine;
 use crate::placement::Scene;
+use crate::route::Decided;
+use crate::{Caller, Engine};
 
 /// What a create would do; also the answer to `create --dry-run`.
 #[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
@@ -40,10 +41,7 @@ impl Plan {
                 .route
                 .offers
                 .iter()
-                .map(|offer| match offer.host.as_str() {
-                    host::LOCAL => format!("{}: {}", offer.extension, offer.reason),
-                    host => format!("{} on {host}: {}", offer.extension, offer.reason),
-                })
+                .map(|offer| format!("{}: {}", offer.name(), offer.reason))
                 .collect();
             Error::new(
                 ErrorKind::NoBackend,
@@ -58,9 +56,18 @@ impl Plan {
 }
 
 impl Engine {
-    /// Resolves a request without any effect.
+    /// Resolves a request without any effect, for nobody in particular.
     pub async fn plan(&self, request: &CreateRequest) -> Result<Plan> {
-        self.plan_on(&self.scene().await?, request)
+        self.plan_as(None, request).await
+    }
+
+    /// The same at the prices of this caller.
+    pub(crate) async fn plan_as(&self, caller: Option<&Caller>, request: &CreateRequest) -> Result<Plan> {
+        request.validate()?;
+        let entry = self.inner.catalog.get(request.profile_name())?;
+        let asked = self.candidates(&self.route_of(&entry.profile, request));
+        let scene = self.scene_for(caller, &entry.profile.reference(), &asked).await?;
+        self.plan_on(&scene, request)
     }
 
     /// The same on hosts that were read before.
@@ -73,17 +80,18 @@ impl Engine {
             return Err(Error::new(ErrorKind::Internal, "a plan from a snapshot without its caller"));
         }
         let spec = SandboxSpec::new(profile, request);
-        let route = self.decide(scene, profile, request, &spec)?;
+        let ttl = ttl_of(profile, request)?;
+        let Decided { route, quote } = self.decide(scene, profile, request, &spec, ttl)?;
         let host = route.chosen().map(|offer| offer.host.as_str()).or(self.wanted_host(request));
         let host = host.unwrap_or(host::LOCAL).to_owned();
         Ok(Plan {
             profile: profile.reference(),
-            ttl: ttl_of(profile, request)?,
+            ttl,
             scope: request.scope.unwrap_or(profile.scope_default),
             extension: route.chosen().map(|offer| offer.extension.clone()),
             host,
             route,
-            quote: Quote::self_hosted(),
+            quote: quote.unwrap_or_else(Quote::self_hosted),
             spec,
             idle_reap: profile.ttl.idle_reap,
             from: None,

@@ -188,6 +188,8 @@ impl Engine {
             return self.end(stored, Ending::failed(reason::LOST, &error)).await;
         };
         if self.extension_of(&stored)?.is_alive(handle).await? {
+            self.note_alive(&stored).await;
+            let stored = self.settle_hedge(stored).await;
             // Somebody was in the middle of something with it and is gone.
             return if stored.lease.is_some() { self.recover(stored).await } else { Ok(stored) };
         }

@@ -1,24 +1,31 @@
-//! A host that fails while a sandbox is being made: it is left alone for a while, and the next offer is taken.
+//! A backend that fails while a sandbox is being made: it is left alone for a while, and the next offer is taken.
 //!
-//! The row always names the host on which something may exist. It moves on only when the old host is clean, and it is
-//! written before anything is made on the new one.
+//! The row always names the backend on which something may exist. It moves on only when the old one is clean, and it is
+//! written before anything is made on the new one. A create that timed out may have had its effect all the same: it is
+//! looked up by its tag and taken over if it lives.
 
 use std::time::Duration;
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::host::{HostAccess, HostSign, LOCAL};
-use sandboxer_core::route::Attempt;
-use sandboxer_core::{Error, ErrorKind, Result};
+use sandboxer_core::route::{Attempt, Backend};
+use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use sandboxer_store::{LeaseChange, Stored, Update};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use crate::admit::is_ours;
+use crate::attempt::{Ready, backend_of};
+use crate::establish::Making;
 use crate::placement::is_hosts_fault;
 use crate::{Engine, fault};
 
 /// How long a host may take to accept a connection.
 const KNOCK: Duration = Duration::from_secs(5);
+/// How long the look for a create that timed out may take, and then its takeover.
+const LOOK: Dur = Dur::from_secs(15);
+const TAKEOVER: Dur = Dur::from_secs(30);
 
 /// Whether a host answered when the work on it began.
 pub(crate) struct Knock(Option<JoinHandle<bool>>);
@@ -50,23 +57,29 @@ impl Engine {
         })))
     }
 
-    /// Takes the next offer after a failure that is the host's: the row then names the new host. The error comes back
-    /// when it is not, when there is no other offer, or when the old host is not clean.
-    pub(crate) async fn reroute(&self, stored: &mut Stored, error: Error, knock: Knock) -> Result<()> {
-        if !is_hosts_fault(&error) {
+    /// After a failure that is the backend's: takes over what a time-out left alive, or takes the next offer, so that the
+    /// row names another backend. The error comes back when the request is at fault, when there is no other offer, or
+    /// when the old backend is not clean.
+    pub(crate) async fn reroute(
+        &self,
+        stored: &mut Stored,
+        making: &Making,
+        error: Error,
+        took: Duration,
+        knock: Knock,
+    ) -> Result<Option<Ready>> {
+        if error.class().is_none() {
             return Err(error);
         }
-        let sandbox = &stored.record.sandbox;
-        let (extension, host) = (sandbox.extension.clone(), sandbox.host.clone());
-        let reason = error.chain().join(": ");
-        if host != LOCAL {
-            self.note_host(&host, &HostSign::Failed { reason: format!("{extension}: {reason}") }).await;
+        if error.kind() == ErrorKind::Timeout
+            && let Some(ready) = self.take_over(stored, making, &error, took).await?
+        {
+            return Ok(Some(ready));
         }
-        let mut record = stored.record.clone();
-        let code = error.kind().code().to_owned();
-        record.sandbox.route.attempts.push(Attempt { extension, host, code, reason });
+        let backend = backend_of(stored);
         // Kept in any case: whoever ends the sandbox now writes down what was tried.
-        stored.record = record.clone();
+        stored.record.sandbox.route.attempts.push(attempt(&backend, &error, took));
+        self.blame(&backend, &error).await;
         let said_so = error.had_no_effect();
         let is_untouched = said_so
             || match error.kind() {
@@ -76,44 +89,150 @@ impl Engine {
                 _ => false,
             };
         let error = if is_untouched && !said_so { error.without_effect() } else { error };
-        let Some(next) = record.sandbox.route.untried().cloned() else { return Err(error) };
+        if stored.record.sandbox.route.untried().is_none() {
+            return Err(error);
+        }
         if !is_untouched {
             self.clean_up_for_next(stored, &error).await?;
         }
+        if let Err(left) = self.remove_hedge(stored).await {
+            tracing::warn!(sandbox = %stored.record.id(), error = ?left, "not rerouted: the second backend is not clean");
+            return Err(error);
+        }
         fault::point("engine.reroute.after_teardown");
-        let attempt = record.sandbox.route.attempts.last().cloned();
-        record.sandbox.extension = next.extension.clone();
-        record.sandbox.host = next.host.clone();
-        let about = json!({ "failed": attempt, "extension": next.extension, "host": next.host });
-        let update = Update {
-            record,
-            expected_version: stored.version,
-            steps: Vec::new(),
-            facts: vec![NewEvent::fact("sandbox.rerouted", self.now(), about)],
-            lease: LeaseChange::Take(self.lease()),
-        };
-        *stored = self.inner.store.update(update).await?;
-        fault::point("engine.reroute.after_intent");
-        tracing::warn!(error = ?error, sandbox = %stored.record.id(), host = next.host, "took the next offer");
-        Ok(())
+        self.move_on(stored, error).await?;
+        Ok(None)
     }
 
-    /// The old host must be clean before the row may name another one.
-    async fn clean_up_for_next(&self, stored: &Stored, error: &Error) -> Result<()> {
-        let (tag, timeout) = (stored.record.id().to_string(), self.inner.limits.teardown_timeout);
-        let extension = self.extension_of(stored)?;
-        let work = extension.teardown(&stored.record.sandbox.host, &tag, None);
-        match tokio::time::timeout(timeout.as_std(), work).await {
-            Ok(Ok(report)) if report.is_clean() => Ok(()),
-            Ok(Ok(report)) => {
-                tracing::warn!(sandbox = tag, left = ?report.left, "not rerouted: the failed host is not clean");
-                Err(error.clone())
+    /// What a failure says about a backend and its host. Limits of ours say nothing.
+    pub(crate) async fn blame(&self, backend: &Backend, error: &Error) {
+        if is_ours(error) {
+            return;
+        }
+        if backend.host != LOCAL && is_hosts_fault(error) {
+            let reason = format!("{}: {}", backend.extension, error.chain().join(": "));
+            self.note_host(&backend.host, &HostSign::Failed { reason }).await;
+        }
+        self.note_failed(backend, error).await;
+    }
+
+    /// The row names the next offer that can be paid for. Nothing exists on the old backend.
+    async fn move_on(&self, stored: &mut Stored, error: Error) -> Result<()> {
+        loop {
+            let Some(next) = stored.record.sandbox.route.untried().cloned() else { return Err(error) };
+            let mut record = stored.record.clone();
+            let attempt = record.sandbox.route.attempts.last().cloned();
+            record.sandbox.extension = next.extension.clone();
+            record.sandbox.host = next.host.clone();
+            record.sandbox.route.hedge = None;
+            let about = json!({ "failed": attempt, "extension": next.extension, "host": next.host });
+            let moved = async {
+                let money = self.rebill(&mut record).await?;
+                let mut facts = vec![NewEvent::fact("sandbox.rerouted", self.now(), about)];
+                facts.extend(money.facts);
+                let update = Update {
+                    record,
+                    expected_version: stored.version,
+                    steps: Vec::new(),
+                    facts,
+                    lease: LeaseChange::Take(self.lease()),
+                    books: money.books,
+                };
+                self.inner.store.update(update).await
+            };
+            match moved.await {
+                Ok(moved) => {
+                    *stored = moved;
+                    fault::point("engine.reroute.after_intent");
+                    tracing::warn!(error = ?error, sandbox = %stored.record.id(), extension = next.extension,
+                        host = next.host, "took the next offer");
+                    return Ok(());
+                }
+                // It costs more than is there: the one after it may cost less.
+                Err(refusal) if refusal.kind() == ErrorKind::InsufficientCredits => {
+                    let past = attempt_of_refusal(&next.backend(), &refusal);
+                    stored.record.sandbox.route.attempts.push(past);
+                }
+                Err(other) => return Err(other),
             }
-            Ok(Err(cleanup)) => {
-                tracing::warn!(sandbox = tag, error = ?cleanup, "not rerouted: the failed host cannot be cleaned");
-                Err(error.clone())
-            }
-            Err(_) => Err(error.clone()),
         }
     }
+
+    /// A create that timed out and lives all the same. Nothing, where it does not, or cannot be brought to an answer.
+    async fn take_over(
+        &self,
+        stored: &Stored,
+        making: &Making,
+        error: &Error,
+        took: Duration,
+    ) -> Result<Option<Ready>> {
+        // Half a setup is not repeated: what it did is not known.
+        if making.notes.has_begun_setup() {
+            return Ok(None);
+        }
+        let (tag, host) = (stored.record.id().to_string(), &stored.record.sandbox.host);
+        let extension = self.extension_of(stored)?;
+        let found = match tokio::time::timeout(LOOK.as_std(), extension.list(host, &tag)).await {
+            Ok(Ok(found)) => found,
+            _ => return Ok(None),
+        };
+        if !found.iter().any(|found| found.tag == tag && found.alive) {
+            return Ok(None);
+        }
+        let limit = TAKEOVER.min(self.inner.limits.provision_timeout);
+        let again = self.provision(stored, making);
+        match tokio::time::timeout(limit.as_std(), again).await {
+            Ok(Ok(ready)) => {
+                let about = json!({ "late": attempt(&backend_of(stored), error, took) });
+                let fact = NewEvent::fact("sandbox.adopted", self.now(), about);
+                if let Err(error) = self.inner.store.facts(stored.record.id(), vec![fact]).await {
+                    tracing::warn!(error = ?error, sandbox = tag, "a takeover could not be recorded");
+                }
+                Ok(Some(ready))
+            }
+            Ok(Err(error)) if error.class().is_none() => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// The old backend must be clean before the row may name another one.
+    async fn clean_up_for_next(&self, stored: &Stored, error: &Error) -> Result<()> {
+        self.clean(&backend_of(stored), &stored.record.id().to_string()).await.map_err(|left| {
+            tracing::warn!(sandbox = %stored.record.id(), error = ?left, "not rerouted: the failed backend is not clean");
+            error.clone()
+        })
+    }
+
+    /// Takes down whatever a backend has under a tag.
+    pub(crate) async fn clean(&self, backend: &Backend, tag: &str) -> Result<()> {
+        let timeout = self.inner.limits.teardown_timeout;
+        let extension = self.inner.registry.get(&backend.extension)?;
+        let work = extension.teardown(&backend.host, tag, None);
+        let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Timeout, format!("the teardown did not end within {timeout}")))
+        })?;
+        if report.is_clean() {
+            return Ok(());
+        }
+        let left: Vec<String> =
+            report.left.iter().map(|left| format!("{} ({})", left.what, left.reason)).collect();
+        Err(Error::new(ErrorKind::CleanupFailed, format!("the teardown left {}", left.join(", "))))
+    }
+}
+
+/// What is kept of a try that failed.
+pub(crate) fn attempt(backend: &Backend, error: &Error, took: Duration) -> Attempt {
+    Attempt {
+        extension: backend.extension.clone(),
+        host: backend.host.clone(),
+        code: error.kind().code().to_owned(),
+        reason: error.chain().join(": "),
+        class: error.class(),
+        duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// We could not pay for it; that is not its fault.
+fn attempt_of_refusal(backend: &Backend, refusal: &Error) -> Attempt {
+    Attempt { class: None, ..attempt(backend, refusal, Duration::ZERO) }
 }

@@ -36,7 +36,7 @@ impl Engine {
     }
 
     async fn plan_from(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {
-        let Some(from) = &request.from else { return self.plan(request).await };
+        let Some(from) = &request.from else { return self.plan_as(Some(caller), request).await };
         let stored = self.load_snapshot(caller, from.parse()?).await?;
         if stored.doomed && stored.lease.as_ref().is_none_or(|lease| lease.owner != self.inner.owner.as_str())
         {
@@ -47,7 +47,7 @@ impl Engine {
         if !extension.describe().capability.restore {
             return Err(Error::unsupported(&record.snapshot.extension, "starting from a snapshot"));
         }
-        let mut plan = self.plan(&placed(request, &record)?).await?;
+        let mut plan = self.plan_as(Some(caller), &placed(request, &record)?).await?;
         if request.profile.is_none() {
             plan.spec = configured(&record.spec, request);
         }

@@ -4,12 +4,12 @@ use sandboxer_core::event::NewEvent;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Dur, Error, ErrorKind, Result, SandboxId};
-use sandboxer_store::{Filter, LeaseChange, Update};
+use sandboxer_store::{Books, Filter, LeaseChange, Stored, Update};
 use serde_json::json;
 
 use crate::caller::Action;
 use crate::snapshots::Where;
-use crate::{Caller, Engine};
+use crate::{Caller, Engine, fault};
 
 impl Engine {
     /// Moves the end of a sandbox to `duration` from now, within the profile's maximum.
@@ -26,8 +26,17 @@ impl Engine {
             let handle = stored.record.handle.clone().ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
             })?;
-            // The backend first: a row that promises more time than the backend gives would be a lie.
-            self.extension_of(&stored)?.extend(&handle, expires_at).await?;
+            let stored = match self.hold_more(stored, expires_at).await {
+                Err(error) if error.kind() == ErrorKind::Conflict => continue,
+                other => other?,
+            };
+            fault::point("engine.extend.after_hold");
+            // The backend before the row: one that promises more time than the backend gives would be a lie.
+            if let Err(error) = self.extension_of(&stored)?.extend(&handle, expires_at).await {
+                self.hold_less(stored).await;
+                return Err(error);
+            }
+            fault::point("engine.extend.after_effect");
             let mut record = stored.record;
             record.sandbox.expires_at = expires_at;
             let created_at = record.sandbox.created_at;
@@ -41,11 +50,51 @@ impl Engine {
                 steps: Vec::new(),
                 facts: vec![fact],
                 lease: LeaseChange::Keep,
+                books: Books::default(),
             };
             match self.inner.store.update(update).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => continue,
                 other => return Ok(other?.record.sandbox),
             }
+        }
+    }
+
+    /// The money for a longer life comes before the longer life.
+    async fn hold_more(&self, stored: Stored, until: jiff::Timestamp) -> Result<Stored> {
+        let mut record = stored.record.clone();
+        let money = self.raise_hold(&mut record, until)?;
+        if money.books.is_empty() {
+            return Ok(stored);
+        }
+        let update = Update {
+            record,
+            expected_version: stored.version,
+            steps: Vec::new(),
+            facts: money.facts,
+            lease: LeaseChange::Keep,
+            books: money.books,
+        };
+        self.inner.store.update(update).await
+    }
+
+    /// A longer life that did not come about is not paid for. If this fails, the end gives it back.
+    async fn hold_less(&self, stored: Stored) {
+        let mut record = stored.record;
+        let until = record.sandbox.expires_at;
+        let Ok(money) = self.lower_hold(&mut record, until) else { return };
+        if money.books.is_empty() {
+            return;
+        }
+        let update = Update {
+            record,
+            expected_version: stored.version,
+            steps: Vec::new(),
+            facts: money.facts,
+            lease: LeaseChange::Keep,
+            books: money.books,
+        };
+        if let Err(error) = self.inner.store.update(update).await {
+            tracing::debug!(error = ?error, "a hold stays larger than it need be until the end");
         }
     }
 

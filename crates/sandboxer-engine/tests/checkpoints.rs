@@ -11,7 +11,7 @@ use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::snapshot::{Snapshot, SnapshotRecord};
 use sandboxer_core::{Actor, Dur, ErrorKind, ExecId, KeyId, SandboxId, SnapshotId, State};
 use sandboxer_engine::{Caller, CreateOptions, ForkRequest};
-use sandboxer_store::{EventFilter, Lease, LeaseChange, SnapshotFilter, Update};
+use sandboxer_store::{Books, EventFilter, Lease, LeaseChange, SnapshotFilter, Update};
 use sandboxer_testkit::Workshop;
 
 fn me() -> Caller {
@@ -155,6 +155,7 @@ async fn abandon(workshop: &Workshop, id: SandboxId) {
         steps: Vec::new(),
         facts: Vec::new(),
         lease: LeaseChange::Take(Lease { owner: dead_owner(), until }),
+        books: Books::default(),
     };
     workshop.store.update(update).await.unwrap();
 }

@@ -6,7 +6,7 @@ use sandboxer_core::event::NewEvent;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::{Dur, SandboxId, State};
 use sandboxer_engine::{Caller, CreateOptions};
-use sandboxer_store::{Insert, Inserted, Lease, LeaseChange, Step, Stored, Update};
+use sandboxer_store::{Books, Insert, Inserted, Lease, LeaseChange, Step, Stored, Update};
 use sandboxer_testkit::Workshop;
 
 fn me() -> Caller {
@@ -35,6 +35,8 @@ async fn interrupted(workshop: &Workshop, owner: &str, until: jiff::Timestamp) -
         steps: vec![step(State::Requested), step(State::Provisioning)],
         lease: Lease { owner: owner.to_owned(), until },
         idempotency: None,
+        facts: Vec::new(),
+        books: Books::default(),
     };
     let Inserted::New(stored) = workshop.store.insert(insert).await.unwrap() else { panic!("not new") };
     stored
@@ -85,6 +87,7 @@ async fn a_destroy_that_broke_off_is_finished() {
         steps: vec![Step { to: State::Destroying, event }],
         facts: Vec::new(),
         lease: LeaseChange::Take(lease),
+        books: Books::default(),
     };
     workshop.store.update(update).await.unwrap();
     let report = workshop.engine.reconcile().await.unwrap();

@@ -157,7 +157,7 @@ async fn agents_see_and_end_only_what_is_theirs() {
     let engine = &workshop.engine;
     let mut callers = Vec::new();
     for name in ["one", "two"] {
-        let key = engine.key_create(&me(), name, Actor::Agt, None).await.unwrap();
+        let key = engine.key_create(&me(), name, Actor::Agt, None, Default::default()).await.unwrap();
         callers.push(engine.authenticate(&key.secret).await.unwrap());
     }
     let mine = engine
@@ -190,7 +190,7 @@ async fn agents_see_and_end_only_what_is_theirs() {
 async fn a_revoked_key_is_refused() {
     let workshop = Workshop::new().await.unwrap();
     let engine = &workshop.engine;
-    let key = engine.key_create(&me(), "n", Actor::Adm, None).await.unwrap();
+    let key = engine.key_create(&me(), "n", Actor::Adm, None, Default::default()).await.unwrap();
     assert!(engine.has_keys().await.unwrap());
     assert!(engine.authenticate(&key.secret).await.is_ok());
     engine.key_revoke(&me(), key.record.key_id).await.unwrap();

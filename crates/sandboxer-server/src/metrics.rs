@@ -1,12 +1,14 @@
-//! What `/metrics` tells: requests, their times, creates, execs, and what the store holds now.
+//! What `/metrics` tells: requests, their times, creates, routes, execs, and what the store holds now.
 
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
-use sandboxer_core::{Error, ErrorKind, Result, State};
+use sandboxer_core::ledger::{FEES, provider_account};
+use sandboxer_core::route::BreakerState;
+use sandboxer_core::{Error, ErrorKind, Money, Result, State};
 use sandboxer_engine::Engine;
 
 /// From a tenth of a millisecond to ten seconds: an exec of nothing and a slow setup are both told apart.
@@ -22,6 +24,10 @@ pub(crate) struct Metrics {
     pub(crate) connections: IntGauge,
     sandboxes: IntGaugeVec,
     outbox: IntGaugeVec,
+    dead: IntGaugeVec,
+    credits: GaugeVec,
+    breakers: IntGaugeVec,
+    pub(crate) routes: IntCounterVec,
 }
 
 impl Metrics {
@@ -41,6 +47,11 @@ impl Metrics {
             let family = IntGaugeVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(family.clone())).map(|()| family)
         };
+        let credits = GaugeVec::new(
+            Opts::new("sandboxer_credits_usd", "Dollars by what they are: available, held, charged"),
+            &["what"],
+        )?;
+        registry.register(Box::new(credits.clone()))?;
         let latency = HistogramVec::new(
             HistogramOpts::new("sandboxer_http_request_duration_seconds", "Time to the head of the answer")
                 .buckets(BUCKETS.to_vec()),
@@ -63,6 +74,18 @@ impl Metrics {
             creates: counters("sandboxer_creates_total", "Creates by their outcome", &["outcome"])?,
             sandboxes: gauges("sandboxer_sandboxes", "Living sandboxes by state", &["state"])?,
             outbox: gauges("sandboxer_outbox_pending", "Events still to be delivered", &["sink"])?,
+            dead: gauges("sandboxer_outbox_dead", "Deliveries that were given up", &["sink"])?,
+            breakers: gauges(
+                "sandboxer_route_breakers",
+                "Backends that are left alone (open) or tried again (half_open), by the kind of trouble",
+                &["extension", "host", "class", "state"],
+            )?,
+            routes: counters(
+                "sandboxer_route_decisions_total",
+                "Creates by what routing made of them",
+                &["outcome"],
+            )?,
+            credits,
             latency,
             execs,
             connections,
@@ -84,15 +107,55 @@ impl Metrics {
             let count = living.iter().filter(|stored| stored.record.state() == state).count();
             self.sandboxes.with_label_values(&[state.as_str()]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        for sink in engine.sink_names() {
-            let pending = engine.store().outbox_stats(sink).await?.pending;
-            self.outbox.with_label_values(&[sink]).set(i64::try_from(pending).unwrap_or(i64::MAX));
+        for stats in engine.sink_stats().await? {
+            let sink = [stats.sink.as_str()];
+            self.outbox.with_label_values(&sink).set(i64::try_from(stats.pending).unwrap_or(i64::MAX));
+            self.dead.with_label_values(&sink).set(i64::try_from(stats.dead).unwrap_or(i64::MAX));
         }
+        self.money(engine).await?;
+        self.trouble(engine).await?;
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text).map_err(|source| {
             Error::new(ErrorKind::Internal, "the metrics cannot be written").with_source(source)
         })?;
         Ok(text)
+    }
+}
+
+impl Metrics {
+    /// A few rows: the balances are kept, not added up.
+    async fn money(&self, engine: &Engine) -> Result<()> {
+        let (mut available, mut held, mut charged) = (Money::ZERO, Money::ZERO, Money::ZERO);
+        for account in engine.store().accounts().await? {
+            available = available.checked_add(account.balance)?;
+            held = held.checked_add(account.held)?;
+        }
+        let providers = engine.registry().ids().map(provider_account);
+        for name in providers.chain([FEES.to_owned()]) {
+            if let Some(account) = engine.store().account(&name).await? {
+                charged = charged.checked_add(account.balance)?;
+            }
+        }
+        for (what, amount) in [("available", available), ("held", held), ("charged", charged)] {
+            // Only shown, never counted with.
+            self.credits.with_label_values(&[what]).set(amount.nanos() as f64 / 1e9);
+        }
+        Ok(())
+    }
+
+    async fn trouble(&self, engine: &Engine) -> Result<()> {
+        let now = engine.now();
+        self.breakers.reset();
+        for (backend, breaker) in engine.store().route_past("").await?.breakers {
+            let state = match breaker.state(now) {
+                BreakerState::Closed => continue,
+                BreakerState::Open => "open",
+                BreakerState::HalfOpen => "half_open",
+            };
+            let labels = [backend.extension.as_str(), backend.host.as_str(), breaker.class.as_str(), state];
+            self.breakers.with_label_values(&labels).set(1);
+        }
+        Ok(())
     }
 }
 

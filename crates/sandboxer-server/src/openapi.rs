@@ -29,6 +29,7 @@ use crate::error::{Envelope, ErrorBody};
         (name = "catalog", description = "Profiles, extensions and routes"),
         (name = "hosts", description = "Where sandboxes are placed"),
         (name = "inspect", description = "What really is"),
+        (name = "credits", description = "Balances, budgets, entries, meters and statements"),
         (name = "keys", description = "API keys"),
         (name = "server", description = "Health, metrics and this document")
     )

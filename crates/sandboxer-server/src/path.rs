@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use sandboxer_core::{Error, ErrorKind, ExecId, KeyId, SandboxId, SnapshotId};
+use sandboxer_core::{Error, ErrorKind, ExecId, KeyId, SandboxId, SnapshotId, WebhookId};
 
 use crate::error::ApiError;
 
@@ -20,6 +20,9 @@ pub(crate) struct SnapshotPath(pub(crate) SnapshotId);
 
 /// `{id}` of a key.
 pub(crate) struct KeyPath(pub(crate) KeyId);
+
+/// `{id}` of a webhook.
+pub(crate) struct WebhookPath(pub(crate) WebhookId);
 
 /// `{name}` of a thing in the catalog.
 pub(crate) struct NamePath(pub(crate) String);
@@ -65,6 +68,14 @@ impl<S: Send + Sync> FromRequestParts<S> for SnapshotPath {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Ok(Self(named(&params(parts, state).await?, "id")?.parse()?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for WebhookPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {

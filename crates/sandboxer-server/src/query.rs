@@ -72,6 +72,18 @@ impl<'a> Params<'a> {
         self.get(name).map(parse).transpose()
     }
 
+    /// A moment such as `2026-11-16T10:00:00Z`, or a day, which means its beginning in UTC.
+    pub(crate) fn moment(&self, name: &str) -> Result<Option<jiff::Timestamp>> {
+        let parse = |text: &str| {
+            let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+            text.parse().ok().or_else(|| day().map(|zoned| zoned.timestamp())).ok_or_else(|| {
+                invalid(format!("`{name}` is a time, not `{}`", printable(text)))
+                    .with_hint("times are written `2026-11-16T10:00:00Z`, days `2026-11-16`")
+            })
+        };
+        self.get(name).map(parse).transpose()
+    }
+
     pub(crate) fn limit(&self) -> Result<Limit> {
         self.number("limit")?.map_or(Ok(Limit::DEFAULT), Limit::new)
     }

@@ -2,6 +2,7 @@
 
 mod archive;
 mod catalog;
+mod credits;
 mod docs;
 mod events;
 mod execs;
@@ -12,11 +13,14 @@ mod index;
 mod inspect;
 mod keys;
 mod logs;
+mod meters;
 mod ports;
+mod replay;
 mod sandboxes;
 mod snapshots;
 mod stale;
 mod upload;
+mod webhooks;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -55,6 +59,14 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(ports::proxy::proxy))
         .routes(routes!(events::sandbox_events))
         .routes(routes!(events::all_events))
+        .routes(routes!(replay::dead_letters))
+        .routes(routes!(replay::replay_events))
+        .routes(routes!(webhooks::list_webhooks, webhooks::add_webhook))
+        .routes(routes!(webhooks::get_webhook, webhooks::remove_webhook))
+        .routes(routes!(webhooks::rotate_webhook))
+        .routes(routes!(webhooks::enable_webhook))
+        .routes(routes!(webhooks::disable_webhook))
+        .routes(routes!(webhooks::test_webhook))
         .routes(routes!(execs::query::list_execs, execs::run::run_exec))
         .routes(routes!(execs::websocket::exec_websocket))
         .routes(routes!(execs::query::get_exec))
@@ -71,6 +83,7 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(catalog::list_extensions))
         .routes(routes!(catalog::get_extension))
         .routes(routes!(catalog::explain_route))
+        .routes(routes!(catalog::estimate))
         .routes(routes!(hosts::list_hosts, hosts::add_host))
         .routes(routes!(hosts::remove_host))
         .routes(routes!(hosts::check_host))
@@ -78,6 +91,19 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(stale::inspect_stale))
         .routes(routes!(stale::reap_stale))
         .routes(routes!(inspect::inspect_sandbox))
+        .routes(routes!(credits::accounts::show_credits, credits::accounts::add_credits))
+        .routes(routes!(credits::accounts::limit_account))
+        .routes(routes!(credits::entries::list_entries))
+        .routes(routes!(credits::entries::get_statement))
+        .routes(routes!(credits::budgets::set_budget, credits::budgets::remove_budget))
+        .routes(routes!(credits::audit::audit_books))
+        .routes(routes!(credits::audit::reconcile))
+        .routes(routes!(
+            credits::provider_keys::list_provider_keys,
+            credits::provider_keys::set_provider_key,
+            credits::provider_keys::remove_provider_key
+        ))
+        .routes(routes!(meters::list_meters))
         .routes(routes!(keys::list_keys, keys::create_key))
         .routes(routes!(keys::revoke_key))
 }

@@ -15,7 +15,7 @@ use sandboxer_core::sandbox::{Links, Quote, Sandbox, SandboxRecord};
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, SandboxId, State};
 use sandboxer_store::{
-    EventFilter, Filter, Insert, Inserted, Lease, LeaseChange, SqliteStore, Step, Store, StoreOptions,
+    Books, EventFilter, Filter, Insert, Inserted, Lease, LeaseChange, SqliteStore, Step, Store, StoreOptions,
     Stored, Update,
 };
 
@@ -55,6 +55,7 @@ fn record(turn: usize, now: Timestamp) -> SandboxRecord {
             consumer: Default::default(),
             workspace: Default::default(),
             quote: Quote::self_hosted(),
+            cost: None,
             reason: None,
             failure: None,
             cleanup: None,
@@ -71,6 +72,7 @@ fn record(turn: usize, now: Timestamp) -> SandboxRecord {
         handle: None,
         reuse_key: None,
         owner_key: Some(format!("key_{}", turn % 100)),
+        bill: None,
     }
 }
 
@@ -86,7 +88,7 @@ async fn create(store: &SqliteStore, turn: usize, now: Timestamp) -> Stored {
     record.sandbox.state = State::Provisioning;
     let steps = vec![step(State::Requested, now), step(State::Provisioning, now)];
     let lease = Lease { owner: "host/boot/1/1".into(), until: now };
-    let insert = Insert { record, steps, lease, idempotency: None };
+    let insert = Insert { record, steps, lease, idempotency: None, facts: Vec::new(), books: Books::default() };
     let Inserted::New(stored) = store.insert(insert).await.unwrap() else { panic!("not new") };
     stored
 }
@@ -101,6 +103,7 @@ async fn go(store: &SqliteStore, stored: Stored, steps: &[State], now: Timestamp
         steps,
         facts: Vec::new(),
         lease: LeaseChange::Release,
+        books: Books::default(),
     };
     store.update(update).await.unwrap()
 }

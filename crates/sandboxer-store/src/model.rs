@@ -9,6 +9,8 @@ use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::snapshot::SnapshotRecord;
 use sandboxer_core::{Actor, KeyId, SandboxId, State};
 
+use crate::ledger::Books;
+
 /// A record as it was read, with what is needed to write it back safely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
@@ -42,6 +44,9 @@ pub struct Insert {
     pub steps: Vec<Step>,
     pub lease: Lease,
     pub idempotency: Option<Idempotency>,
+    /// Other facts to record.
+    pub facts: Vec<NewEvent>,
+    pub books: Books,
 }
 
 /// What became of an insert.
@@ -77,6 +82,7 @@ pub struct Update {
     /// Other facts to record.
     pub facts: Vec<NewEvent>,
     pub lease: LeaseChange,
+    pub books: Books,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +127,8 @@ pub struct Delivery {
     pub event: Event,
     /// How often it was tried before.
     pub attempts: u32,
+    /// Since when it waits.
+    pub queued_at: Timestamp,
 }
 
 /// What is still to be delivered to a sink.
@@ -188,6 +196,9 @@ pub struct KeyRecord {
     pub key_id: KeyId,
     pub name: String,
     pub actor: Actor,
+    /// Who pays for what it makes.
+    pub organisation: String,
+    pub workspace: String,
     /// SHA-256 of the secret, in hexadecimal.
     pub hash: String,
     pub created_at: Timestamp,

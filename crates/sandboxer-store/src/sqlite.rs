@@ -4,70 +4,6 @@
 //! process is fairer than its polling, and a few that only read. Every write begins with `BEGIN IMMEDIATE`: a
 //! transaction that reads first and writes later would fail when another process writes in between.
 
-mod connection;
-mod direct;
-mod events;
-mod fault;
-mod hosts;
-mod idempotency;
-mod keys;
-mod list;
-mod outbox;
-#[cfg(test)]
-mod plans;
-mod prune;
-mod rows;
-mod sandboxes;
-mod schema;
-mod snapshots;
-#[cfg(test)]
-mod trouble;
-
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use async_trait::async_trait;
-use jiff::Timestamp;
-use sandboxer_core::event::NewEvent;
-use sandboxer_core::host::{Host, HostLoad, HostSign};
-use sandboxer_core::page::{Limit, Page};
-use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
-use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
-use sqlx::sqlite::SqlitePool;
-use tokio::sync::Mutex;
-
-use crate::model::{
-    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, Lease, OutboxStats,
-    PlacedEvent, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
-};
-use crate::store::Store;
-
-use connection::{Reader, Tidy, Writer};
-use direct::Direct;
-use events::Journal;
-use fault::Attempt;
-
-/// What a process says about itself when it opens the store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// The `source` of every event that this process records.
-    pub source: String,
-    /// The sinks to which every event must be delivered.
-    pub sinks: Vec<String>,
-}
-
-/// The store in a file.
-#[derive(Debug)]
-pub struct SqliteStore {
-    path: PathBuf,
-    writer: Mutex<Writer>,
-    readers: SqlitePool,
-    journal: Journal,
-    tidy: Tidy,
-    direct: Direct,
-}
-
 /// Runs one write on the writing connection, which is replaced when SQLite left it in doubt.
 macro_rules! write {
     ($self:ident, $operation:literal, $connection:ident => $body:expr) => {{
@@ -97,6 +33,77 @@ macro_rules! read {
     }};
 }
 
+mod connection;
+mod dead;
+mod direct;
+mod events;
+mod fault;
+mod hosts;
+mod idempotency;
+mod keys;
+mod ledger;
+mod list;
+mod memory;
+mod outbox;
+mod outgoing;
+#[cfg(test)]
+mod plans;
+mod prune;
+mod rows;
+mod sandboxes;
+mod schema;
+mod snapshots;
+#[cfg(test)]
+mod trouble;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandboxer_core::event::NewEvent;
+use sandboxer_core::host::{Host, HostLoad, HostSign};
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
+use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
+use sqlx::sqlite::SqlitePool;
+use tokio::sync::Mutex;
+
+use crate::model::{
+    Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, Lease, OutboxStats,
+    PlacedEvent, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
+};
+use crate::outgoing::Outlet;
+use crate::store::Store;
+
+use connection::{Reader, Tidy, Writer};
+use direct::Direct;
+use events::Journal;
+use fault::Attempt;
+
+/// What a process says about itself when it opens the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// The `source` of every event that this process records.
+    pub source: String,
+    /// Where the events of this process must be delivered, beside the webhooks of the store.
+    pub sinks: Vec<Outlet>,
+}
+
+/// The store in a file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    readers: SqlitePool,
+    journal: Journal,
+    outlets: Vec<Outlet>,
+    tidy: Tidy,
+    direct: Direct,
+    transfers: ledger::Queue,
+}
+
 impl SqliteStore {
     /// Opens the file, which is made, with its directory, when it is not there. Any number of processes may do so at
     /// the same moment.
@@ -109,8 +116,10 @@ impl SqliteStore {
             readers: connection::readers(&connect),
             writer: Mutex::new(Writer::new(connect, first)),
             journal: Journal::new(options.source, &options.sinks),
+            outlets: options.sinks,
             tidy: Tidy::default(),
             direct: Direct::new(path.clone()),
+            transfers: ledger::Queue::default(),
             path,
         })
     }

@@ -11,13 +11,16 @@ use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
 use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
 
+use crate::ledger::Ledger;
+use crate::memory::RouteMemory;
 use crate::model::{
     Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, Lease, OutboxStats,
     PlacedEvent, Replay, SnapshotFilter, Stored, StoredSnapshot, Update,
 };
+use crate::outgoing::Outgoing;
 
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Ledger + RouteMemory + Outgoing + Send + Sync + 'static {
     /// Writes a new sandbox with its first events, its lease and its idempotency key, or tells why not.
     async fn insert(&self, insert: Insert) -> Result<Inserted>;
 

@@ -20,6 +20,12 @@ impl TestClock {
         let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *now = by.after(*now);
     }
+
+    /// The clock is put back, as clocks sometimes are.
+    pub fn put_back(&self, by: Dur) {
+        let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *now = now.checked_sub(by.as_std()).unwrap_or(*now);
+    }
 }
 
 impl Clock for TestClock {

@@ -6,7 +6,7 @@ mod clock;
 mod fleet;
 mod scripted;
 #[cfg(feature = "workshop")]
-mod workshop;
+pub mod workshop;
 
 #[cfg(feature = "workshop")]
 pub use clock::TestClock;

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use sandboxer_core::profile::Scope;
 use sandboxer_core::{Actor, Dur, Money};
 
+use super::route::RouteArgs;
 use super::value;
 
 /// Create a sandbox; without arguments the canary
@@ -66,6 +67,9 @@ pub(crate) struct CreateArgs {
     /// Start even if an isolation control is missing on this machine; recorded with the sandbox
     #[arg(long)]
     pub(crate) allow_degraded: bool,
+
+    #[command(flatten)]
+    pub(crate) route: RouteArgs,
 
     #[command(flatten)]
     pub(crate) workspace: WorkspaceArgs,

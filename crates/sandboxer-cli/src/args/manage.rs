@@ -162,9 +162,15 @@ pub(crate) enum ExtensionsCommand {
 
 /// Show what happened, oldest first
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    sandboxer events\n  sandboxer events sbx_…\n  sandboxer events -f --json | jq .type")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+    sandboxer events\n  sandboxer events sbx_…\n  sandboxer events -f --json | jq .type\n  sandboxer events dead"
+)]
 pub(crate) struct EventsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<super::webhooks::EventsCommand>,
+
     /// Only this sandbox
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
@@ -233,7 +239,7 @@ pub(crate) struct ServeArgs {
 pub(crate) enum KeysCommand {
     /// Make a key and print its secret, once
     #[command(
-        after_help = "Examples:\n  sandboxer keys create --name laptop\n  sandboxer keys create --name ci --actor atm --expires-in 30d"
+        after_help = "Examples:\n  sandboxer keys create --name laptop\n  sandboxer keys create --name ci --actor atm --expires-in 30d\n  sandboxer keys create --name bot --actor agt --org acme --workspace research"
     )]
     Create {
         /// What it is for
@@ -245,6 +251,12 @@ pub(crate) enum KeysCommand {
         /// It ends by itself after this long
         #[arg(long, value_name = "DURATION", value_parser = value::dur)]
         expires_in: Option<Dur>,
+        /// The organisation whose credits it spends
+        #[arg(long, value_name = "ORG", default_value = sandboxer_core::ledger::DEFAULT)]
+        org: String,
+        /// The workspace in it
+        #[arg(long, value_name = "WORKSPACE", default_value = sandboxer_core::ledger::DEFAULT)]
+        workspace: String,
     },
     /// List keys, never their secrets
     #[command(visible_alias = "ls", after_help = "Examples:\n  sandboxer keys list")]

@@ -5,8 +5,11 @@ mod create;
 mod exec;
 mod hosts;
 mod manage;
+mod money;
+mod route;
 mod sync;
 mod value;
+mod webhooks;
 
 use std::path::PathBuf;
 
@@ -23,7 +26,13 @@ pub(crate) use manage::{
     CompletionsArgs, DestroyArgs, DoctorArgs, EventsArgs, ExpireArgs, ExtendTtlArgs, ExtensionsCommand,
     GetArgs, InspectCommand, KeysCommand, ListArgs, ProfilesCommand, RecreateArgs, ServeArgs,
 };
+pub(crate) use money::{
+    BudgetCommand, CreditsAddArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs, ExportFormat,
+    MetersCommand, MetersListArgs, ProviderKeysCommand, ReconcileArgs,
+};
+pub(crate) use route::{EstimateArgs, RouteCommand, RouteExplainArgs};
 pub(crate) use sync::{PreferArg, SyncArgs};
+pub(crate) use webhooks::{EventsCommand, ReplayArgs, WebhooksAddArgs, WebhooksCommand};
 
 /// Isolated sandboxes for agents and people, from one command.
 #[derive(Debug, Parser)]
@@ -128,7 +137,20 @@ pub(crate) enum Command {
     /// Add, list, check and remove the hosts that sandboxes are placed on
     #[command(subcommand)]
     Hosts(HostsCommand),
+    /// Tell which backend a sandbox would be on, and why
+    #[command(subcommand)]
+    Route(RouteCommand),
+    Estimate(Box<EstimateArgs>),
+    /// Show, add and bound credits; what was moved, and whether it is right
+    #[command(subcommand)]
+    Credits(CreditsCommand),
+    /// Show what was used
+    #[command(subcommand)]
+    Meters(MetersCommand),
     Events(EventsArgs),
+    /// Add, list and test endpoints that events are posted to
+    #[command(subcommand)]
+    Webhooks(WebhooksCommand),
     Doctor(DoctorArgs),
     /// Look at a host, at what is stale, or at one sandbox from outside
     #[command(subcommand)]

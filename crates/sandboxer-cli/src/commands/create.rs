@@ -5,24 +5,23 @@ use std::collections::BTreeMap;
 use sandboxer_core::profile::{WorkspaceAccess, WorkspaceMode};
 use sandboxer_core::request::{CreateRequest, WorkspaceRequest};
 use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{Consumer, Error, ErrorKind, Result, extension};
+use sandboxer_core::{Consumer, Error, ErrorKind, Money, Result, extension};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::show;
-use crate::api::{Api, PlanView};
+use super::{route, show};
+use crate::api::Api;
 use crate::args::{CreateArgs, WorkspaceAccessArg, WorkspaceModeArg};
 use crate::human;
 use crate::printer::{Printer, Progress};
 use crate::signals::Signals;
 use crate::status::{ExitStatus, Outcome};
-use crate::table::{Fields, Rows};
 
 pub(super) async fn run(args: CreateArgs, api: &dyn Api, printer: &Printer) -> Outcome {
     let (dry_run, key) = (args.dry_run, args.idempotency_key.clone());
     let request = request(args)?;
     if dry_run {
-        return print_plan(&api.plan(request).await?, printer);
+        return route::print_plan(&api.plan(request).await?, printer);
     }
     let is_canary = request == CreateRequest::default();
     let cancel = CancellationToken::new();
@@ -44,6 +43,12 @@ pub(super) fn answer(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
         printer.line(&sandbox.sandbox_id.to_string())?;
     }
     show::warn_if_degraded(sandbox, printer);
+    if sandbox.quote.amount > Money::ZERO && !printer.is_json() && !sandbox.reused {
+        let (held, extension, ttl) = (sandbox.quote.amount, &sandbox.extension, human::dur(sandbox.ttl));
+        printer.note(&format!(
+            "{held} are held for {ttl} on {extension}; what is not used goes back at the end"
+        ));
+    }
     if let Some(drift) = sandbox.drift.as_ref().filter(|_| printer.talks()) {
         let changed = drift.changed.join(", ");
         printer
@@ -165,6 +170,7 @@ fn request(args: CreateArgs) -> Result<CreateRequest> {
         from: args.from,
         max_cost: args.max_cost,
         allow_degraded: args.allow_degraded,
+        route: args.route.into_spec(),
         ..CreateRequest::default()
     })
 }
@@ -176,33 +182,6 @@ fn absolute(folder: &std::path::Path) -> Result<String> {
     };
     let folder = std::path::absolute(folder).map_err(|source| refused().with_source(source))?;
     folder.to_str().map(str::to_owned).ok_or_else(|| refused().with_hint("its path is not valid UTF-8"))
-}
-
-/// The route and the quote. Exits with 7 where nothing fits, as the create itself would.
-fn print_plan(plan: &PlanView, printer: &Printer) -> Outcome {
-    let fits = plan.route.chosen().is_some();
-    let status = if fits { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::NoBackend) };
-    if printer.is_json() {
-        printer.document(plan)?;
-        return Ok(status);
-    }
-    let mut fields = Fields::default();
-    fields
-        .add("profile", &*plan.profile)
-        .add("extension", plan.extension.as_deref().unwrap_or("none fits"))
-        .add("host", &*plan.host)
-        .add("ttl", human::dur(plan.ttl))
-        .add("scope", plan.scope.as_str())
-        .add("quote", format!("{} ({})", plan.quote.amount, plan.quote.basis));
-    fields.print(printer)?;
-    printer.line("")?;
-    let mut rows = Rows::new(["EXTENSION", "HOST", "ANSWER", "REASON"]);
-    for offer in &plan.route.offers {
-        let answer = if offer.accepted { "accepted" } else { "refused" };
-        rows.row([offer.extension.clone(), offer.host.clone(), answer.into(), offer.reason.clone()]);
-    }
-    rows.print(printer)?;
-    Ok(status)
 }
 
 fn next_steps(sandbox: &Sandbox, printer: &Printer) {

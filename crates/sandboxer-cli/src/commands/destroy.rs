@@ -5,7 +5,7 @@ use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Error, Result};
 use serde_json::json;
 
-use super::list;
+use super::{list, show};
 use crate::api::{Api, ListQuery};
 use crate::args::DestroyArgs;
 use crate::printer::Printer;
@@ -20,6 +20,7 @@ pub(super) async fn run(args: DestroyArgs, api: &dyn Api, printer: &Printer) -> 
             Ok(sandbox) => {
                 if !printer.is_json() {
                     printer.line(&sandbox.sandbox_id.to_string())?;
+                    tell_cost(&sandbox, printer);
                 }
                 destroyed.push(sandbox);
             }
@@ -33,6 +34,17 @@ pub(super) async fn run(args: DestroyArgs, api: &dyn Api, printer: &Printer) -> 
         printer.document(&json!({ "items": destroyed, "errors": failures }))?;
     }
     Ok(worst)
+}
+
+/// What it cost, line by line, beside the data: on stderr.
+fn tell_cost(sandbox: &Sandbox, printer: &Printer) {
+    let Some(cost) = &sandbox.cost else { return };
+    printer.note(&show::charged(cost));
+    if !cost.items.is_empty() {
+        for line in show::items(&cost.items).lines() {
+            printer.note(&format!("  {line}"));
+        }
+    }
 }
 
 async fn destroy(id: &str, api: &dyn Api) -> Result<Sandbox, Error> {

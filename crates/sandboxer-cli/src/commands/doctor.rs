@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sandboxer_core::extension::CheckItem;
 use sandboxer_core::{Error, ErrorKind, Result};
-use sandboxer_engine::{ExtensionView, STATE_HUB_SINK};
+use sandboxer_engine::{ExtensionView, FIN_HUB_SINK, STATE_HUB_SINK};
 use serde::Serialize;
 
 use super::extensions::{outcome, with_hint};
@@ -95,8 +95,19 @@ async fn of_machine(settings: &Settings) -> Report {
         check.item.required = false;
         checks.push(check);
     }
-    if let Some(url) = &settings.state_hub_url {
-        checks.push(state_hub(&engine, url).await);
+    for problem in engine.prices().problems().iter() {
+        let mut check = Check::failed("prices", "readable", problem);
+        check.item.required = false;
+        checks.push(check);
+    }
+    let hubs = [
+        ("state hub", STATE_HUB_SINK, &settings.state_hub_url),
+        ("billing hub", FIN_HUB_SINK, &settings.fin_hub_url),
+    ];
+    for (name, sink, url) in hubs {
+        if let Some(url) = url {
+            checks.push(hub(&engine, name, sink, url).await);
+        }
     }
     let views = Embedded::new(engine, false).extensions().await.unwrap_or_default();
     let usable = add_extensions(&mut checks, views);
@@ -104,12 +115,12 @@ async fn of_machine(settings: &Settings) -> Report {
 }
 
 /// How many events wait for the hub, and what it said last.
-async fn state_hub(engine: &sandboxer_engine::Engine, url: &str) -> Check {
-    let stats = match engine.store().outbox_stats(STATE_HUB_SINK).await {
+async fn hub(engine: &sandboxer_engine::Engine, name: &str, sink: &str, url: &str) -> Check {
+    let stats = match engine.store().outbox_stats(sink).await {
         Ok(stats) => stats,
-        Err(error) => return Check::failed("state hub", "delivery", &error),
+        Err(error) => return Check::failed(name, "delivery", &error),
     };
-    let mut check = Check::fine("state hub", "delivery", &format!("{} events wait for {url}", stats.pending));
+    let mut check = Check::fine(name, "delivery", &format!("{} events wait for {url}", stats.pending));
     if let Some(error) = stats.last_error.filter(|_| stats.pending > 0) {
         check.item.ok = false;
         check.item.detail.push_str(&format!("; {error}"));

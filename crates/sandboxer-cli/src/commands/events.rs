@@ -1,4 +1,6 @@
-//! `events`: what happened, and what happens.
+//! `events`: what happened, what happens, and what could not be told to others.
+
+mod outgoing;
 
 use sandboxer_core::event::Event;
 use sandboxer_core::page::{Limit, Page};
@@ -11,7 +13,10 @@ use crate::printer::Printer;
 use crate::signals::Signals;
 use crate::status::{ExitStatus, Outcome};
 
-pub(super) async fn run(args: &EventsArgs, api: &dyn Api, printer: &Printer) -> Outcome {
+pub(super) async fn run(args: EventsArgs, api: &dyn Api, printer: &Printer) -> Outcome {
+    if let Some(command) = args.command {
+        return outgoing::run(command, api, printer).await;
+    }
     let subject = args.id.as_deref().map(str::parse::<SandboxId>).transpose()?;
     let after = args.after.as_deref().map(str::parse::<EventId>).transpose()?;
     if args.follow {

@@ -1,13 +1,15 @@
 //! `extensions`: which there are, what they declare, and whether they can be used.
 
-use sandboxer_core::ErrorKind;
 use sandboxer_core::extension::CheckItem;
 use sandboxer_core::page::Page;
+use sandboxer_core::price::{PricePeriod, PriceRate};
+use sandboxer_core::{Dur, ErrorKind, Money};
 use sandboxer_engine::ExtensionView;
 
 use crate::api::Api;
 use crate::args::ExtensionsCommand;
-use crate::printer::Printer;
+use crate::human;
+use crate::printer::{Printer, Tone};
 use crate::status::{ExitStatus, Outcome};
 use crate::table::{Fields, Rows};
 use crate::trial::{Trial, TrialWish, Verdict};
@@ -61,14 +63,43 @@ fn show(view: &ExtensionView, printer: &Printer) -> Outcome {
         .add("summary", &*about.summary)
         .add("usable", if view.check.ok { "yes" } else { "no; see `sandboxer extensions check`" })
         .add("isolation", about.capability.isolation.to_string())
-        .add("pricing", &*about.pricing)
-        .maybe("can", Some(can))
-        .maybe("cannot", Some(cannot));
+        .add("pricing", &*about.pricing);
+    price(view, &mut fields);
+    fields.maybe("can", Some(can)).maybe("cannot", Some(cannot));
     for (key, meaning) in &about.configuration {
         fields.add(&format!("option {key}"), meaning);
     }
     fields.print(printer)?;
     Ok(ExitStatus::SUCCESS)
+}
+
+/// What it asks, from when on, and who says so.
+fn price(view: &ExtensionView, fields: &mut Fields) {
+    if let Some(problem) = &view.price_problem {
+        fields.toned("price", problem, Tone::Bad);
+    }
+    let Some(card) = &view.price else { return };
+    // As it is written in a price file.
+    let word = |value: serde_json::Result<serde_json::Value>| {
+        value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    };
+    let rate = |rate: &PriceRate| {
+        let model = rate.model.as_deref().map(|model| format!(" ({model})")).unwrap_or_default();
+        let (unit, per) = (word(serde_json::to_value(rate.unit)), word(serde_json::to_value(rate.per)));
+        let span = if rate.per == PricePeriod::Once { "once".to_owned() } else { format!("a {per}") };
+        let free = if rate.free > 0 { format!(" above {}", rate.free) } else { String::new() };
+        let charged = word(serde_json::to_value(rate.charged));
+        format!("{}{model}: {} for a {unit}{free}, {span}, {charged}", rate.meter.as_str(), rate.amount)
+    };
+    let rates: Vec<String> = card.rates.iter().map(rate).collect();
+    fields.add("price", if rates.is_empty() { "nothing".to_owned() } else { rates.join("\n") });
+    if card.minimum > Money::ZERO {
+        fields.add("at least", card.minimum.to_string());
+    }
+    if card.granularity > Dur::ZERO {
+        fields.add("rounded up to", human::dur(card.granularity));
+    }
+    fields.add("price as of", format!("{}, {}", card.as_of, card.source));
 }
 
 /// The names of what is declared and of what is not.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use sandboxer_core::KeyId;
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::page::Page;
 
 use crate::api::{Api, KeyView};
@@ -13,8 +14,9 @@ use crate::table::Rows;
 
 pub(super) async fn run(command: KeysCommand, api: &dyn Api, printer: &Printer) -> Outcome {
     match command {
-        KeysCommand::Create { name, actor, expires_in } => {
-            let made = api.key_create(&name, actor, expires_in).await?;
+        KeysCommand::Create { name, actor, expires_in, org, workspace } => {
+            let seat = Seat { organisation: org, workspace };
+            let made = api.key_create(&name, actor, expires_in, seat).await?;
             if printer.is_json() {
                 printer.document(&made)?;
             } else {
@@ -48,7 +50,7 @@ fn list(items: Vec<KeyView>, printer: &Printer) -> Outcome<()> {
         return Ok(());
     }
     let now = Timestamp::now();
-    let mut rows = Rows::new(["KEY", "NAME", "ACTOR", "STATE", "CREATED"]);
+    let mut rows = Rows::new(["KEY", "NAME", "ACTOR", "WORKSPACE", "STATE", "CREATED"]);
     for key in items {
         let state = match (key.revoked_at, key.expires_at) {
             (Some(end), _) => format!("revoked {}", human::relative(end, now)),
@@ -57,7 +59,8 @@ fn list(items: Vec<KeyView>, printer: &Printer) -> Outcome<()> {
             (None, None) => "valid".into(),
         };
         let created = human::relative(key.created_at, now);
-        rows.row([key.key_id.to_string(), key.name, key.actor.to_string(), state, created]);
+        let workspace = format!("{}/{}", key.organisation, key.workspace);
+        rows.row([key.key_id.to_string(), key.name, key.actor.to_string(), workspace, state, created]);
     }
     rows.print(printer)
 }

@@ -3,8 +3,10 @@
 mod completions;
 mod cp;
 mod create;
+mod credits;
 mod destroy;
 mod doctor;
+mod estimate;
 mod events;
 mod exec;
 mod expire;
@@ -17,17 +19,20 @@ mod inspect;
 mod keys;
 mod list;
 mod logs;
+mod meters;
 mod pause;
 mod port;
 mod profiles;
 mod reap_stale;
 mod recreate;
+mod route;
 mod serve;
 mod session;
 mod shell;
 mod show;
 mod snapshots;
 mod sync;
+mod webhooks;
 
 use crate::args::{Cli, Command};
 use crate::compose::{self, Settings};
@@ -79,14 +84,19 @@ pub(crate) async fn run(cli: Cli, printer: &Printer) -> Outcome {
         Command::Extensions(command) => extensions::run(command, api, printer).await,
         Command::Hosts(command) => hosts::run(command, api, printer).await,
         Command::ReapStale(args) => reap_stale::run(args, api, printer).await,
-        Command::Events(args) => events::run(&args, api, printer).await,
+        Command::Route(command) => route::run(command, api, printer).await,
+        Command::Estimate(args) => estimate::run(*args, api, printer).await,
+        Command::Webhooks(command) => webhooks::run(command, api, printer).await,
+        Command::Credits(command) => credits::run(command, api, printer).await,
+        Command::Meters(command) => meters::run(command, api, printer).await,
+        Command::Events(args) => events::run(args, api, printer).await,
         Command::Inspect(command) => inspect::run(command, api, printer).await,
         Command::Keys(command) => keys::run(command, api, printer).await,
         Command::Serve(_) | Command::Doctor(_) | Command::Deliver | Command::Completions(_) => {
             unreachable!("answered above")
         }
     };
-    if api.owes_delivery() {
+    if api.owes_delivery().await {
         deliver::start(&settings);
     }
     outcome

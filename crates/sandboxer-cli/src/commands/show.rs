@@ -1,9 +1,12 @@
 //! How a sandbox is shown, wherever it is shown.
 
 use jiff::Timestamp;
+use sandboxer_core::bill::Cost;
 use sandboxer_core::isolation::{IsolationReport, Outcome as ControlOutcome};
-use sandboxer_core::sandbox::Sandbox;
-use sandboxer_core::{State, exec::ExecInfo};
+use sandboxer_core::profile::Strategy;
+use sandboxer_core::sandbox::{Quote, Sandbox};
+use sandboxer_core::tariff::{Item, ProviderKey};
+use sandboxer_core::{Dur, Money, State, exec::ExecInfo};
 
 use crate::human;
 use crate::printer::{Printer, Tone};
@@ -40,7 +43,11 @@ pub(super) fn sandbox(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
         .maybe("idle reap", sandbox.idle_reap.map(human::dur))
         .maybe("labels", Some(human::pairs(&sandbox.labels)))
         .add("consumer", consumer_text(sandbox))
-        .add("quote", format!("{} ({})", sandbox.quote.amount, sandbox.quote.basis));
+        .add("quote", quote(&sandbox.quote, sandbox.cost.is_none().then_some(sandbox.state)));
+    upstream(&mut fields, &sandbox.quote);
+    if let Some(cost) = &sandbox.cost {
+        fields.add("cost", charged(cost));
+    }
     if let Some(failure) = &sandbox.failure {
         fields.toned("failure", format!("{} ({})", failure.message, failure.code), Tone::Bad);
         fields.maybe("hint", failure.hint.clone());
@@ -54,7 +61,64 @@ pub(super) fn sandbox(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
         fields.toned("left behind", left.join("\n"), Tone::Bad);
     }
     fields.print(printer)?;
+    if let Some(cost) = sandbox.cost.as_ref().filter(|cost| !cost.items.is_empty()) {
+        printer.line("")?;
+        items(&cost.items).print(printer)?;
+    }
     controls(&sandbox.isolation, printer)
+}
+
+/// `0.05 USD (metered, held)`.
+pub(super) fn quote(quote: &Quote, state: Option<State>) -> String {
+    let costs = quote.amount > Money::ZERO;
+    let held = if costs && state.is_some() { ", held" } else { "" };
+    let hourly =
+        if quote.per_hour > Money::ZERO { format!(", {} an hour", quote.per_hour) } else { String::new() };
+    format!("{} ({}{held}{hourly})", quote.amount, quote.basis)
+}
+
+/// Who pays what, where somebody beside the platform does or something is added.
+pub(super) fn upstream(fields: &mut Fields, quote: &Quote) {
+    let own = quote.provider_key == ProviderKey::Own;
+    if own || quote.fee > Money::ZERO {
+        let whose =
+            if own { "billed by the provider to the workspace's own key" } else { "for the provider" };
+        fields.add("of which", format!("{} {whose}, {} fee", quote.upstream, quote.fee));
+    }
+}
+
+/// `0.01 USD charged of 0.05 USD held, 0.04 USD given back`.
+pub(super) fn charged(cost: &Cost) -> String {
+    let back = Money::from_nanos(-cost.difference.nanos());
+    let mut text = format!("{} charged of {} held, {back} given back", cost.charged, cost.quoted);
+    if cost.provider_key == ProviderKey::Own {
+        text.push_str(&format!("; {} are billed by the provider to the workspace's own key", cost.upstream));
+    }
+    if cost.absorbed > Money::ZERO {
+        text.push_str(&format!("; {} above the hold are charged to nobody", cost.absorbed));
+    }
+    text
+}
+
+/// The lines of a quote or a bill.
+pub(super) fn items(items: &[Item]) -> Rows {
+    let mut rows = Rows::new(["METER", "STATE", "TIME", "COST", "WHAT"]);
+    for item in items {
+        let assumed = if item.assumed { " (assumed)" } else { "" };
+        rows.row([
+            item.meter.clone(),
+            item.state.as_str().into(),
+            if item.time == Dur::ZERO { "once".into() } else { human::dur(item.time) },
+            item.cost.to_string(),
+            format!("{}{assumed}", item.what),
+        ]);
+    }
+    rows
+}
+
+/// As it is written in a profile.
+pub(super) fn strategy(strategy: Strategy) -> &'static str {
+    Strategy::ALL.iter().find(|(_, known)| *known == strategy).map_or("", |(name, _)| name)
 }
 
 /// The controls that are not fully enforced, or a word that all are.

@@ -97,6 +97,11 @@ impl Call {
         self.header(CONTENT_TYPE_NAME, "application/json")
     }
 
+    pub(super) fn bytes(mut self, kind: &str, data: Vec<u8>) -> Result<Self> {
+        *self.request.body_mut() = Some(Body::from(data));
+        self.header(CONTENT_TYPE_NAME, kind)
+    }
+
     pub(super) fn upload(mut self, kind: &str, data: BoxRead) -> Result<Self> {
         *self.request.body_mut() = Some(Body::wrap_stream(ReaderStream::with_capacity(data, 64 << 10)));
         self.header(CONTENT_TYPE_NAME, kind)

@@ -5,6 +5,8 @@
 
 mod client;
 mod fault;
+mod money;
+mod outgoing;
 mod patient;
 mod port;
 mod session;
@@ -16,6 +18,7 @@ use sandboxer_core::event::Event;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession};
 use sandboxer_core::extension::{BoxDuplex, Progress};
 use sandboxer_core::files::{FileInfo, validate_path};
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::sandbox::Sandbox;
@@ -296,8 +299,16 @@ impl Api for Remote {
         stream::events(self.client.clone(), subject, after).await
     }
 
-    async fn key_create(&self, name: &str, actor: Actor, expires_in: Option<Dur>) -> Result<NewKeyView> {
-        let mut body = json!({ "name": name, "actor": actor });
+    async fn key_create(
+        &self,
+        name: &str,
+        actor: Actor,
+        expires_in: Option<Dur>,
+        seat: Seat,
+    ) -> Result<NewKeyView> {
+        let Seat { organisation, workspace } = seat;
+        let mut body =
+            json!({ "name": name, "actor": actor, "organisation": organisation, "workspace": workspace });
         if let Some(expires_in) = expires_in {
             body["expires_in"] = json!(expires_in);
         }
@@ -313,7 +324,7 @@ impl Api for Remote {
         self.client.call(Method::DELETE, &["v1", "keys", &id.to_string()]).answer().await
     }
 
-    fn owes_delivery(&self) -> bool {
+    async fn owes_delivery(&self) -> bool {
         // The server delivers by itself.
         false
     }

@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::isolation::IsolationLevel;
 
 /// The keys that one mapping of the schema may have.
-pub(super) struct Section {
+pub(crate) struct Section {
     /// Its path without list positions; empty at the top.
-    pub(super) name: &'static str,
-    pub(super) keys: &'static [&'static str],
+    pub(crate) name: &'static str,
+    pub(crate) keys: &'static [&'static str],
 }
 
 macro_rules! sections {
@@ -38,8 +38,12 @@ sections! {
     MOUNTS = "mounts": ["source", "target", "access"];
     SETUP = "setup": ["instructions", "commands", "secret_refs"];
     REQUIRES = "requires": ["isolation", "gpu", "snapshot", "fork", "pause", "region"];
-    ROUTE = "route": ["strategy", "fallback", "constraints"];
-    CONSTRAINTS = "route.constraints": ["max_cost_per_hour", "require_isolation", "region"];
+    ROUTE = "route": ["strategy", "order", "only", "ignore", "weights", "fallback", "hedge", "constraints"];
+    HEDGE = "route.hedge": ["after"];
+    CONSTRAINTS = "route.constraints": [
+        "max_cost_per_hour", "max_cost_total", "require_isolation", "region", "capabilities", "max_latency",
+        "residency",
+    ];
     PLACEMENT = "placement": ["prefer", "fallback", "strategy"];
     DOCKER = "docker": ["runtime"];
     COMPOSE = "compose": ["file", "service"];
@@ -69,12 +73,6 @@ const ACCESSES: &[(&str, WorkspaceAccess)] =
 const SCOPES: &[(&str, Scope)] =
     &[("session", Scope::Session), ("agent", Scope::Agent), ("shared", Scope::Shared)];
 const MOUNT_ACCESSES: &[(&str, MountAccess)] = &[("ro", MountAccess::Ro), ("rw", MountAccess::Rw)];
-const STRATEGIES: &[(&str, Strategy)] = &[
-    ("prefer-self-hosted", Strategy::PreferSelfHosted),
-    ("lowest-cost", Strategy::LowestCost),
-    ("lowest-latency", Strategy::LowestLatency),
-    ("explicit", Strategy::Explicit),
-];
 const PLACEMENT_STRATEGIES: &[(&str, PlacementStrategy)] =
     &[("spread", PlacementStrategy::Spread), ("pack", PlacementStrategy::Pack)];
 const COST_CLASSES: &[(&str, CostClass)] =
@@ -232,14 +230,32 @@ fn route(top: &Fields<'_>) -> Result<RouteSpec> {
     let section = top.section(&ROUTE)?;
     let constraints = section.section(&CONSTRAINTS)?;
     Ok(RouteSpec {
-        strategy: section.choice("strategy", STRATEGIES)?.unwrap_or_default(),
+        strategy: section.choice("strategy", Strategy::ALL)?,
+        order: section.texts("order")?,
+        only: section.texts("only")?,
+        ignore: section.texts("ignore")?,
+        weights: section.whole_map("weights")?.into_iter().collect(),
         fallback: section.texts("fallback")?,
+        hedge: hedge(&section)?,
         constraints: Constraints {
             max_cost_per_hour: constraints.money("max_cost_per_hour")?,
+            max_cost_total: constraints.money("max_cost_total")?,
             require_isolation: constraints.choice("require_isolation", LEVELS)?,
             region: constraints.text("region")?,
+            capabilities: constraints.texts("capabilities")?,
+            max_latency: constraints.duration("max_latency")?,
+            residency: constraints.texts("residency")?,
         },
     })
+}
+
+/// A yes, a no, or after how long.
+fn hedge(route: &Fields<'_>) -> Result<Option<Hedge>> {
+    if !route.is_mapping("hedge") {
+        return Ok(route.flag("hedge")?.map(Hedge::Flag));
+    }
+    let after = route.section(&HEDGE)?.duration("after")?;
+    Ok(Some(after.map_or(Hedge::Flag(true), |after| Hedge::After(HedgeAfter { after }))))
 }
 
 fn placement(top: &Fields<'_>) -> Result<Placement> {

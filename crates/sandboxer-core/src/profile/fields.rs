@@ -8,7 +8,7 @@ use crate::money::Money;
 use crate::suggest::{did_you_mean, nearest, printable};
 
 /// One mapping whose keys have all been found to be known.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     /// Absent where the section was left out.
     node: Option<&'a Node>,
     path: Path,
@@ -16,7 +16,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Refuses anything but a mapping with keys of `section`.
-    pub(super) fn open(node: &'a Node, path: Path, section: &'static Section) -> Result<Self> {
+    pub(crate) fn open(node: &'a Node, path: Path, section: &'static Section) -> Result<Self> {
         let Value::Map(entries) = &node.value else {
             let wanted = if path.is_root() { "the file".to_owned() } else { format!("`{path}`") };
             return Err(node
@@ -31,7 +31,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The mapping that is named as `section`; left out or empty it has no values.
-    pub(super) fn section(&self, section: &'static Section) -> Result<Self> {
+    pub(crate) fn section(&self, section: &'static Section) -> Result<Self> {
         let key = section.name.rsplit('.').next().unwrap_or_default();
         let path = self.path.key(key);
         match self.get_at(key) {
@@ -45,16 +45,41 @@ impl<'a> Fields<'a> {
         self.node.and_then(|node| node.entry(key)).map(|entry| &entry.node).filter(|node| !node.is_null())
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.get_at(key).is_some()
     }
 
+    /// Whether a mapping was written there, for a key that may also be a single value.
+    pub(crate) fn is_mapping(&self, key: &str) -> bool {
+        self.get_at(key).is_some_and(|node| matches!(node.value, Value::Map(_)))
+    }
+
+    /// Whole numbers under any key, with nulls left out.
+    pub(crate) fn whole_map<T: TryFrom<u64>>(&self, key: &str) -> Result<Vec<(String, T)>> {
+        let Some(node) = self.get_at(key) else { return Ok(Vec::new()) };
+        let path = self.path.key(key);
+        let Value::Map(entries) = &node.value else {
+            return Err(expected(node, &path, "a mapping of names to whole numbers"));
+        };
+        let given = entries.iter().filter(|entry| !entry.node.is_null());
+        given.map(|entry| Ok((entry.key.clone(), whole(&entry.node, &path.key(&entry.key))?))).collect()
+    }
+
     /// An error about the mapping itself.
-    pub(super) fn refuse(&self, message: impl std::fmt::Display) -> Option<Error> {
+    pub(crate) fn refuse(&self, message: impl std::fmt::Display) -> Option<Error> {
         self.node.map(|node| node.place.refuse(message))
     }
 
-    fn missing(&self, key: &str) -> Error {
+    /// An error about the value of `key`, or about the mapping where the key was left out.
+    pub(crate) fn refuse_at(&self, key: &str, message: impl std::fmt::Display) -> Error {
+        let message = format!("`{}`: {message}", self.path.key(key));
+        match self.get_at(key).or(self.node) {
+            Some(node) => node.place.refuse(message),
+            None => Error::new(crate::ErrorKind::InvalidProfile, message),
+        }
+    }
+
+    pub(crate) fn missing(&self, key: &str) -> Error {
         let message = if self.path.is_root() {
             format!("the key `{key}` is missing")
         } else {
@@ -63,28 +88,28 @@ impl<'a> Fields<'a> {
         self.refuse(&message).unwrap_or_else(|| Error::new(crate::ErrorKind::InvalidProfile, message))
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<Option<String>> {
+    pub(crate) fn text(&self, key: &str) -> Result<Option<String>> {
         self.get_at(key).map(|node| text(node, &self.path.key(key))).transpose()
     }
 
-    pub(super) fn required_text(&self, key: &str) -> Result<String> {
+    pub(crate) fn required_text(&self, key: &str) -> Result<String> {
         self.text(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// Text that may look like a number, which is then taken as it was written.
-    pub(super) fn required_word(&self, key: &str) -> Result<String> {
+    pub(crate) fn required_word(&self, key: &str) -> Result<String> {
         match self.get_at(key).map(|node| &node.value) {
             Some(Value::Number(written)) => Ok(written.clone()),
             _ => self.required_text(key),
         }
     }
 
-    pub(super) fn texts(&self, key: &str) -> Result<Vec<String>> {
+    pub(crate) fn texts(&self, key: &str) -> Result<Vec<String>> {
         self.each(key, |node, path| text(node, &path))
     }
 
     /// Text under any key, with numbers and booleans as they were written and nulls left out.
-    pub(super) fn free_map(&self, key: &str) -> Result<Vec<(String, String)>> {
+    pub(crate) fn free_map(&self, key: &str) -> Result<Vec<(String, String)>> {
         let Some(node) = self.get_at(key) else { return Ok(Vec::new()) };
         let path = self.path.key(key);
         let Value::Map(entries) = &node.value else {
@@ -100,7 +125,7 @@ impl<'a> Fields<'a> {
         entries.iter().filter_map(value).collect()
     }
 
-    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>> {
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>> {
         let Some(node) = self.get_at(key) else { return Ok(None) };
         match &node.value {
             Value::Bool(value, _) => Ok(Some(*value)),
@@ -108,15 +133,15 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn whole<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>> {
+    pub(crate) fn whole<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>> {
         self.get_at(key).map(|node| whole(node, &self.path.key(key))).transpose()
     }
 
-    pub(super) fn wholes<T: TryFrom<u64>>(&self, key: &str) -> Result<Vec<T>> {
+    pub(crate) fn wholes<T: TryFrom<u64>>(&self, key: &str) -> Result<Vec<T>> {
         self.each(key, |node, path| whole(node, &path))
     }
 
-    pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<f64>> {
         let Some(node) = self.get_at(key) else { return Ok(None) };
         let number = match &node.value {
             Value::Number(written) => written.parse::<f64>().ok().filter(|number| number.is_finite()),
@@ -125,11 +150,11 @@ impl<'a> Fields<'a> {
         number.map(Some).ok_or_else(|| expected(node, &self.path.key(key), "a number"))
     }
 
-    pub(super) fn duration(&self, key: &str) -> Result<Option<Dur>> {
+    pub(crate) fn duration(&self, key: &str) -> Result<Option<Dur>> {
         self.written(key, "a duration such as `30m`")
     }
 
-    pub(super) fn money(&self, key: &str) -> Result<Option<Money>> {
+    pub(crate) fn money(&self, key: &str) -> Result<Option<Money>> {
         self.written(key, "an amount such as `0.25`")
     }
 
@@ -149,7 +174,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of a closed list of words.
-    pub(super) fn choice<T: Copy>(&self, key: &str, choices: &[(&'static str, T)]) -> Result<Option<T>> {
+    pub(crate) fn choice<T: Copy>(&self, key: &str, choices: &[(&'static str, T)]) -> Result<Option<T>> {
         let Some(node) = self.get_at(key) else { return Ok(None) };
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
         let word = match &node.value {
@@ -166,7 +191,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of words of a closed list.
-    pub(super) fn choices<T: Copy>(&self, key: &str, choices: &[(&'static str, T)]) -> Result<Vec<T>> {
+    pub(crate) fn choices<T: Copy>(&self, key: &str, choices: &[(&'static str, T)]) -> Result<Vec<T>> {
         self.each(key, |node, path| {
             let word = text(node, &path)?;
             let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
@@ -182,13 +207,31 @@ impl<'a> Fields<'a> {
     }
 
     /// Every item of the list under `key`, as a mapping.
-    pub(super) fn mappings<T>(
+    pub(crate) fn mappings<T>(
         &self,
         key: &str,
         section: &'static Section,
         mut read: impl FnMut(Fields<'a>) -> Result<T>,
     ) -> Result<Vec<T>> {
         self.each(key, |node, path| read(Fields::open(node, path, section)?))
+    }
+
+    /// Every mapping under `key`, by its name.
+    pub(crate) fn named_mappings<T>(
+        &self,
+        key: &str,
+        section: &'static Section,
+        mut read: impl FnMut(&str, Fields<'a>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let Some(node) = self.get_at(key) else { return Ok(Vec::new()) };
+        let path = self.path.key(key);
+        let Value::Map(entries) = &node.value else {
+            return Err(expected(node, &path, "a mapping of names"));
+        };
+        let one = |entry: &'a super::node::Entry| {
+            read(&entry.key, Fields::open(&entry.node, path.key(&entry.key), section)?)
+        };
+        entries.iter().map(one).collect()
     }
 
     fn each<T>(&self, key: &str, mut read: impl FnMut(&'a Node, Path) -> Result<T>) -> Result<Vec<T>> {
@@ -242,6 +285,11 @@ fn unknown_key(key: &str, place: &Place, path: &Path, section: &Section) -> Erro
     } else {
         place.refuse(format!("unknown key `{shown}` in `{path}`"))
     };
+    // Hints about other keys of the schema are right for profiles alone.
+    if !SECTIONS.iter().any(|known| std::ptr::eq(*known, section)) {
+        let known = || format!("known keys here are {}", list(section.keys));
+        return error.with_hint(did_you_mean(key, section.keys.iter().copied()).unwrap_or_else(known));
+    }
     if let Some((_, ours)) = SYNONYMS.iter().find(|(theirs, _)| path.is_root() && *theirs == key) {
         return error.with_hint(format!("did you mean `{ours}`?"));
     }
@@ -273,6 +321,6 @@ fn home_of(key: &str) -> Option<String> {
     Some(if section.name.is_empty() { "at the top level".into() } else { format!("in `{}`", section.name) })
 }
 
-pub(super) fn list(words: &[&str]) -> String {
+pub(crate) fn list(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

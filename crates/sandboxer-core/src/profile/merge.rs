@@ -32,7 +32,7 @@ const MERGED: [&str; 15] = [
     "reachability",
     "metadata",
 ];
-const MERGED_IN_ROUTE: [&str; 1] = ["constraints"];
+const MERGED_IN_ROUTE: [&str; 2] = ["weights", "constraints"];
 
 /// The full profile of a chain of files, base first, checked against every rule.
 pub fn resolve<'a>(chain: impl IntoIterator<Item = &'a ProfileFile>) -> Result<Profile> {

@@ -7,15 +7,15 @@ use crate::error::{Error, ErrorKind};
 
 /// A position in a named source; lines and columns count from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) source: Arc<str>,
-    pub(super) line: u64,
-    pub(super) column: u64,
+pub(crate) struct Place {
+    pub(crate) source: Arc<str>,
+    pub(crate) line: u64,
+    pub(crate) column: u64,
 }
 
 impl Place {
     /// `FILE:LINE:COL: message` as an error, with the parts as context for machines.
-    pub(super) fn refuse(&self, message: impl fmt::Display) -> Error {
+    pub(crate) fn refuse(&self, message: impl fmt::Display) -> Error {
         Error::new(ErrorKind::InvalidProfile, format!("{self}: {message}"))
             .with_context("file", self.source.as_ref())
             .with_context("line", self.line.to_string())
@@ -30,18 +30,18 @@ impl fmt::Display for Place {
 }
 
 /// An error that concerns a source as a whole.
-pub(super) fn refuse_source(source: &str, message: impl fmt::Display) -> Error {
+pub(crate) fn refuse_source(source: &str, message: impl fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidProfile, format!("{source}: {message}")).with_context("file", source)
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) value: Value,
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) value: Value,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool, String),
     /// As it was written, so that `0.10` and `007` lose nothing.
@@ -52,15 +52,15 @@ pub(super) enum Value {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
+pub(crate) struct Entry {
+    pub(crate) key: String,
     /// Where the key stands.
-    pub(super) place: Place,
-    pub(super) node: Node,
+    pub(crate) place: Place,
+    pub(crate) node: Node,
 }
 
 impl Value {
-    pub(super) fn describe(&self) -> &'static str {
+    pub(crate) fn describe(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Bool(..) => "a boolean",
@@ -73,12 +73,12 @@ impl Value {
 }
 
 impl Node {
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
     /// The entry with this key, where this is a mapping.
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == key),
             _ => None,
@@ -86,12 +86,12 @@ impl Node {
     }
 
     /// The place of the value at `path`, or of the nearest thing above it that was written.
-    pub(super) fn place_of(&self, path: &Path) -> Option<&Place> {
+    pub(crate) fn place_of(&self, path: &Path) -> Option<&Place> {
         self.walk(path, false)
     }
 
     /// As [`Node::place_of`], of the key instead of the value.
-    pub(super) fn place_of_key(&self, path: &Path) -> Option<&Place> {
+    pub(crate) fn place_of_key(&self, path: &Path) -> Option<&Place> {
         self.walk(path, true)
     }
 
@@ -120,7 +120,7 @@ impl Node {
 
 /// The way to a part of a profile, written `network.egress[0].host`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path(Vec<Step>);
+pub(crate) struct Path(Vec<Step>);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -130,17 +130,17 @@ enum Step {
 
 impl Path {
     /// The way along these keys.
-    pub(super) fn of(keys: &[&str]) -> Self {
+    pub(crate) fn of(keys: &[&str]) -> Self {
         Self(keys.iter().map(|key| Step::Key((*key).to_owned())).collect())
     }
 
     #[must_use]
-    pub(super) fn key(&self, key: &str) -> Self {
+    pub(crate) fn key(&self, key: &str) -> Self {
         self.then(Step::Key(key.to_owned()))
     }
 
     #[must_use]
-    pub(super) fn item(&self, index: usize) -> Self {
+    pub(crate) fn item(&self, index: usize) -> Self {
         self.then(Step::Item(index))
     }
 
@@ -150,7 +150,7 @@ impl Path {
         Self(steps)
     }
 
-    pub(super) fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 }

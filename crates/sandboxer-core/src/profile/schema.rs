@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Dur;
 use crate::isolation::IsolationLevel;
-use crate::money::Money;
+
+pub use super::route::{Constraints, Hedge, HedgeAfter, RouteSpec, Strategy};
 
 /// `profile.agent-dev`, without its version.
 pub type ProfileId = String;
@@ -339,39 +340,6 @@ pub struct Requires {
     pub fork: bool,
     #[serde(default)]
     pub pause: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub region: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RouteSpec {
-    #[serde(default)]
-    pub strategy: Strategy,
-    /// Extensions that are tried in order after the profile's own.
-    #[serde(default)]
-    pub fallback: Vec<String>,
-    #[serde(default)]
-    pub constraints: Constraints,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Strategy {
-    #[default]
-    PreferSelfHosted,
-    LowestCost,
-    LowestLatency,
-    Explicit,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Constraints {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_cost_per_hour: Option<Money>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub require_isolation: Option<IsolationLevel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
 }

@@ -151,23 +151,22 @@ impl Rules<'_> {
     }
 
     fn route(&self, extension: Option<&str>, route: &RouteSpec) -> Result<()> {
-        let path = Path::of(&["route", "fallback"]);
-        self.bounded_list(&path, route.fallback.len())?;
-        for (index, id) in route.fallback.iter().enumerate() {
-            self.extension_id(&path.item(index), id)?;
-            if route.fallback[..index].contains(id) || extension == Some(id.as_str()) {
-                return Err(self.refuse(&path.item(index), format!("`{id}` is already in the route")));
+        route.check().map_err(|wrong| {
+            let error = self.refuse(&wrong.path, wrong.why);
+            match wrong.hint {
+                Some(hint) => error.with_hint(hint),
+                None => error,
             }
+        })?;
+        if let Some(index) = route.fallback.iter().position(|id| extension == Some(id.as_str())) {
+            let path = Path::of(&["route", "fallback"]).item(index);
+            return Err(self.refuse(&path, format!("`{}` is already in the route", route.fallback[index])));
         }
-        if route.strategy == Strategy::Explicit && extension.is_none() && route.fallback.is_empty() {
+        let is_named = extension.is_some() || !route.fallback.is_empty() || !route.order.is_empty();
+        if route.strategy == Some(Strategy::Explicit) && !is_named {
             return Err(self
                 .refuse(&Path::of(&["route", "strategy"]), "`explicit` needs an extension to use")
-                .with_hint("name one in `extension` or `route.fallback`"));
-        }
-        if route.constraints.max_cost_per_hour.is_some_and(|cost| cost.nanos() < 0) {
-            return Err(
-                self.refuse(&Path::of(&["route", "constraints", "max_cost_per_hour"]), "it is negative")
-            );
+                .with_hint("name one in `extension`, `route.order` or `route.fallback`"));
         }
         Ok(())
     }
@@ -224,9 +223,8 @@ impl Rules<'_> {
 
     /// The remaining free words.
     fn names(&self, profile: &Profile) -> Result<()> {
-        let words: [(&[&str], &Option<String>); 5] = [
+        let words: [(&[&str], &Option<String>); 4] = [
             (&["requires", "region"], &profile.requires.region),
-            (&["route", "constraints", "region"], &profile.route.constraints.region),
             (&["reachability", "tunnel"], &profile.reachability.tunnel),
             (&["reachability", "identity"], &profile.reachability.identity),
             (&["metadata", "latency_class"], &profile.metadata.latency_class),

@@ -21,7 +21,7 @@ const MAX_ALIASES: usize = 64;
 const MAX_REPLAYED: usize = 20_000;
 
 /// The tree of the one document in `text`.
-pub(super) fn read(text: &str, source: &Arc<str>) -> Result<Node> {
+pub(crate) fn read(text: &str, source: &Arc<str>) -> Result<Node> {
     let tree: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         // The library's words may quote the file, which must not reach a terminal as it is.
         let message = explain(&error).replace(char::is_control, " ");
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, source: &Arc<str>) -> Result<Node> {
 }
 
 /// `value` as YAML.
-pub(super) fn write(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn write(value: &impl serde::Serialize) -> Result<String> {
     serde_saphyr::to_string(value)
         .map_err(|why| Error::new(ErrorKind::Internal, format!("a profile cannot be written as YAML: {why}")))
 }
@@ -67,12 +67,12 @@ fn place(location: Location, source: &Arc<str>) -> Place {
     Place { source: Arc::clone(source), line: location.line(), column: location.column() }
 }
 
-/// What went wrong, in our words where the library's would not help the author of a profile.
+/// What went wrong, in our words where the library's would not help the author of a file.
 fn explain(error: &YamlError) -> String {
     match error.without_snippet() {
         YamlError::AliasError { error, .. } => explain(error),
         YamlError::Eof { .. } => "the file is empty".into(),
-        YamlError::MultipleDocuments { .. } => "a profile file holds one document, this one has more".into(),
+        YamlError::MultipleDocuments { .. } => "a file holds one document, this one has more".into(),
         YamlError::DuplicateMappingKey { key: Some(key), .. } => {
             format!("duplicate key `{}`", printable(key))
         }
@@ -97,14 +97,14 @@ fn explain_breach(breach: &serde_saphyr::budget::BudgetBreach) -> String {
     use serde_saphyr::budget::BudgetBreach as Breach;
     match breach {
         Breach::Depth { .. } => format!("the nesting is deeper than {MAX_DEPTH} levels"),
-        Breach::Documents { .. } => "a profile file holds one document, this one has more".into(),
+        Breach::Documents { .. } => "a file holds one document, this one has more".into(),
         Breach::Aliases { .. } | Breach::Anchors { .. } | Breach::AliasAnchorRatio { .. } => {
             format!("there are more than {MAX_ALIASES} anchors or aliases")
         }
         Breach::RecordedAnchorEvents { .. } | Breach::RecordedAnchorBytes { .. } => {
             "the anchors hold too much".into()
         }
-        _ => "the file has too many parts for a profile".into(),
+        _ => "the file has too many parts".into(),
     }
 }
 

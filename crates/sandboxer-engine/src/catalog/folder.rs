@@ -11,7 +11,7 @@ use sandboxer_core::{Error, ErrorKind, Result};
 use super::Origin;
 
 /// The most profile files that one folder may hold.
-pub(super) const MAX_FILES: usize = 1_000;
+pub(crate) const MAX_FILES: usize = 1_000;
 /// The most names that are looked at, so that a folder full of something else ends as well.
 const MAX_NAMES: usize = 100_000;
 
@@ -56,7 +56,8 @@ pub(super) fn read(folder: &Path, missing: Missing) -> Vec<Found> {
     found
 }
 
-fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// The paths of the `.yaml` and `.yml` files of `folder`, in no order; hidden files are left alone.
+pub(crate) fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)?.take(MAX_NAMES) {
         let path = entry?.path();
@@ -69,12 +70,12 @@ fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// A path for people: a name from somebody else's folder must not reach a terminal as it is.
-pub(super) fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string().replace(char::is_control, "\u{fffd}")
 }
 
 /// The text of one regular file, or of the regular file that a link leads to.
-pub(super) fn read_file(path: &Path) -> Result<String> {
+pub(crate) fn read_file(path: &Path) -> Result<String> {
     let refuse = |why: &str| Error::new(ErrorKind::InvalidProfile, format!("{}: {why}", shown(path)));
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
-use sandboxer_store::{LeaseChange, Stored, Update};
+use sandboxer_store::{Books, LeaseChange, Stored, Update};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -107,6 +107,7 @@ impl Engine {
                 steps: Vec::new(),
                 facts: vec![NewEvent::fact(name, self.now(), data.clone())],
                 lease: LeaseChange::Keep,
+                books: Books::default(),
             };
             match self.inner.store.update(update).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => continue,

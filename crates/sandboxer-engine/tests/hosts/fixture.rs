@@ -136,5 +136,8 @@ fn build(
         limits: Limits::default(),
         host: None,
         sinks: Vec::new(),
+        prices: sandboxer_engine::prices::Prices::default(),
+        route: Default::default(),
+        extension_limits: Default::default(),
     })
 }

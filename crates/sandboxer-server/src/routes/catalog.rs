@@ -5,12 +5,12 @@ use http::StatusCode;
 use sandboxer_core::page::Page;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_engine::caller::Action;
-use sandboxer_engine::{ExtensionView, Plan, ProfileView};
+use sandboxer_engine::{Estimate, EstimateRequest, ExtensionView, Plan, ProfileView};
 
 use crate::app::App;
 use crate::auth::Auth;
 use crate::error::{ApiResult, json};
-use crate::json::OptionalJson;
+use crate::json::{JsonBody, OptionalJson};
 use crate::openapi::Errors;
 use crate::path::NamePath;
 use crate::query::Params;
@@ -81,7 +81,8 @@ pub(crate) async fn get_extension(
 
 /// Explain the route of a create
 ///
-/// Every candidate with the reason for or against it. Nothing is created.
+/// Every candidate with its price, its measured latency, its health and the reason for or against it: those that fit
+/// in the order in which they would be tried, then the others. Nothing is created. `extension` is null when none fits.
 #[utoipa::path(
     post, path = "/v1/route", tag = "catalog",
     request_body(content = Option<CreateRequest>, example = json!({ "profile": "profile.agent-dev" })),
@@ -96,4 +97,23 @@ pub(crate) async fn explain_route(
     caller.require(Action::UseSandboxes)?;
     Params::parse(query.as_deref(), &[])?;
     json(StatusCode::OK, &app.engine().plan_for(&caller, &request).await?)
+}
+
+/// Estimate what a sandbox would cost
+///
+/// Line by line for the backend that would be taken; `route` has what the others ask. Nothing is created or held.
+#[utoipa::path(
+    post, path = "/v1/estimate", tag = "catalog",
+    request_body(content = EstimateRequest, example = json!({ "profile": "profile.agent-dev", "duration": "1h" })),
+    responses((status = 200, description = "The quote; absent when no backend fits", body = Estimate), Errors)
+)]
+pub(crate) async fn estimate(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    RawQuery(query): RawQuery,
+    JsonBody(request): JsonBody<EstimateRequest>,
+) -> ApiResult {
+    caller.require(Action::UseSandboxes)?;
+    Params::parse(query.as_deref(), &[])?;
+    json(StatusCode::OK, &app.engine().estimate(&caller, &request).await?)
 }

@@ -3,6 +3,7 @@
 use axum::extract::{RawQuery, State};
 use http::StatusCode;
 use jiff::Timestamp;
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::page::Page;
 use sandboxer_core::{Actor, Dur, KeyId};
 use sandboxer_engine::caller::Action;
@@ -25,6 +26,9 @@ pub(crate) struct KeyView {
     key_id: KeyId,
     name: String,
     actor: Actor,
+    /// Who pays for what it creates, if no account of its own was opened.
+    organisation: String,
+    workspace: String,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,8 +41,18 @@ pub(crate) struct KeyView {
 
 impl From<KeyRecord> for KeyView {
     fn from(key: KeyRecord) -> Self {
-        let KeyRecord { key_id, name, actor, hash: _, created_at, expires_at, revoked_at } = key;
-        Self { key_id, name, actor, created_at, expires_at, revoked_at }
+        let KeyRecord {
+            key_id,
+            name,
+            actor,
+            organisation,
+            workspace,
+            created_at,
+            expires_at,
+            revoked_at,
+            ..
+        } = key;
+        Self { key_id, name, actor, organisation, workspace, created_at, expires_at, revoked_at }
     }
 }
 
@@ -59,6 +73,15 @@ pub(crate) struct NewKeyRequest {
     /// Without it the key is valid until it is revoked.
     #[serde(default)]
     expires_in: Option<Dur>,
+    /// Whose credits it spends; `default` where absent.
+    #[serde(default = "default_name")]
+    organisation: String,
+    #[serde(default = "default_name")]
+    workspace: String,
+}
+
+fn default_name() -> String {
+    sandboxer_core::ledger::DEFAULT.to_owned()
 }
 
 /// List API keys
@@ -107,7 +130,8 @@ pub(crate) async fn create_key(
         Turn::First(ticket) => Some(ticket),
         Turn::Free => None,
     };
-    let made = app.engine().key_create(&caller, &request.name, request.actor, request.expires_in).await;
+    let seat = Seat { organisation: request.organisation.clone(), workspace: request.workspace.clone() };
+    let made = app.engine().key_create(&caller, &request.name, request.actor, request.expires_in, seat).await;
     app.keys().forget();
     let made = match made {
         Ok(made) => made,

@@ -192,7 +192,11 @@ async fn an_open_door_is_refused() {
         assert!(refused.hint().unwrap().contains("keys create"));
     }
     // A key opens it for those who have it, and for nobody on loopback.
-    let key = engine.key_create(&Caller::local_admin(), "x", Actor::Adm, None).await.unwrap().secret;
+    let key = engine
+        .key_create(&Caller::local_admin(), "x", Actor::Adm, None, Default::default())
+        .await
+        .unwrap()
+        .secret;
     let (told, bound) = tokio::sync::oneshot::channel();
     let options = ServeOptions { on_bound: Some(told), ..ServeOptions::new(([0, 0, 0, 0], 0).into()) };
     let shutdown = CancellationToken::new();

@@ -33,6 +33,11 @@ impl Direct {
 
     /// What is stored under this id, or nothing of that kind when the pool must be asked.
     pub(super) fn get(&self, id: SandboxId, statement: &str) -> Option<Option<Stored>> {
+        self.read(|connection| read(connection, id, statement))
+    }
+
+    /// What a short read finds, or nothing when the pool must be asked.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Doubt>) -> Option<T> {
         if self.asked.fetch_add(1, Ordering::Relaxed) < FIRST {
             return None;
         }
@@ -50,10 +55,10 @@ impl Direct {
                 return None;
             }
         };
-        match read(&connection, id, statement) {
-            Ok(stored) => {
+        match read(&connection) {
+            Ok(found) => {
                 *slot = Some(connection);
-                Some(stored)
+                Some(found)
             }
             // The connection is in doubt and goes.
             Err(_) => None,
@@ -70,7 +75,7 @@ impl Direct {
 }
 
 /// Something was not as expected; the pool will say what.
-struct Doubt;
+pub(super) struct Doubt;
 
 impl<E: std::error::Error> From<E> for Doubt {
     fn from(_: E) -> Self {
@@ -93,6 +98,7 @@ fn stored(row: &rusqlite::Row<'_>) -> Result<Stored, Doubt> {
             handle,
             reuse_key: row.get(3)?,
             owner_key: row.get(4)?,
+            bill: row.get_ref(8)?.as_str_or_null()?.map(serde_json::from_str).transpose()?,
         },
         version: count(row.get(5)?).map_err(|_| Doubt)?,
         lease: lease(row.get(6)?, row.get(7)?).map_err(|_| Doubt)?,

@@ -11,6 +11,7 @@ use super::fault::{Attempt, Fault};
 use super::outbox;
 use super::rows::{count, micros};
 use crate::model::{EventFilter, PlacedEvent};
+use crate::outgoing::Outlet;
 
 pub(super) const ALL: &str = "SELECT position, json FROM events WHERE position > ? ORDER BY position LIMIT ?";
 /// By sequence, which is the index's order and grows with the position.
@@ -30,14 +31,14 @@ const LAST: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'events'";
 #[derive(Debug)]
 pub(super) struct Journal {
     source: String,
-    /// A JSON array, so that one statement serves any number; absent when there are none.
+    /// As JSON, so that one statement serves any number; absent when there are none. The store's own webhooks are not
+    /// among them: a trigger queues for those.
     sinks: Option<String>,
 }
 
 impl Journal {
-    pub(super) fn new(source: String, sinks: &[String]) -> Self {
-        let text = serde_json::Value::from(sinks.to_vec()).to_string();
-        Self { source, sinks: (!sinks.is_empty()).then_some(text) }
+    pub(super) fn new(source: String, sinks: &[Outlet]) -> Self {
+        Self { source, sinks: (!sinks.is_empty()).then(|| outbox::outlets(sinks)) }
     }
 
     /// Writes events with the sequences after `last`.

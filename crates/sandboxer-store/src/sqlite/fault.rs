@@ -67,7 +67,8 @@ pub(super) fn is_absent(error: &sqlx::Error) -> bool {
     code(error).is_some_and(|code| code & 0xff == 14)
 }
 
-fn is_constraint(error: &sqlx::Error) -> bool {
+/// A rule of the schema.
+pub(super) fn is_constraint(error: &sqlx::Error) -> bool {
     // SQLITE_CONSTRAINT.
     code(error).is_some_and(|code| code & 0xff == 19)
 }

@@ -12,7 +12,7 @@ use crate::model::KeyRecord;
 /// A query for whole keys: the rest of the statement after the columns that [`record`] reads.
 macro_rules! select_key {
     ($rest:literal) => {
-        concat!("SELECT key_id, name, actor, hash, created_at, expires_at, revoked_at FROM api_keys ", $rest)
+        concat!("SELECT key_id, name, actor, hash, created_at, expires_at, revoked_at, organisation, workspace FROM api_keys ", $rest)
     };
 }
 
@@ -25,13 +25,15 @@ fn record(row: &SqliteRow) -> Attempt<KeyRecord> {
         created_at: moment(row.try_get(4)?)?,
         expires_at: row.try_get::<Option<i64>, _>(5)?.map(moment).transpose()?,
         revoked_at: row.try_get::<Option<i64>, _>(6)?.map(moment).transpose()?,
+        organisation: row.try_get(7)?,
+        workspace: row.try_get(8)?,
     })
 }
 
 pub(super) async fn insert(connection: &mut SqliteConnection, key: &KeyRecord) -> Attempt<()> {
     sqlx::query(
-        "INSERT INTO api_keys (key_id, name, actor, hash, created_at, expires_at, revoked_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO api_keys (key_id, name, actor, hash, created_at, expires_at, revoked_at, organisation, workspace) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(key.key_id.to_string())
     .bind(&key.name)
@@ -40,6 +42,8 @@ pub(super) async fn insert(connection: &mut SqliteConnection, key: &KeyRecord) -
     .bind(micros(key.created_at))
     .bind(key.expires_at.map(micros))
     .bind(key.revoked_at.map(micros))
+    .bind(&key.organisation)
+    .bind(&key.workspace)
     .execute(connection)
     .await?;
     Ok(())

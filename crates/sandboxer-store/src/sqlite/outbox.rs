@@ -9,21 +9,39 @@ use sqlx::{Connection as _, Row as _};
 use super::fault::Attempt;
 use super::rows::{count, micros, moment};
 use crate::model::{Delivery, OutboxStats};
+use crate::outgoing::{EventPattern, Outlet};
 
 /// An error's text is for people; a page of HTML from a proxy is not.
 const LONGEST_ERROR: usize = 1_000;
 
 pub(super) const IS_DUE: &str = "SELECT 1 FROM outbox WHERE sink = ? AND head = 1 AND next_at <= ? LIMIT 1";
-pub(super) const DUE: &str = "SELECT o.id, o.attempts, e.json \
+pub(super) const DUE: &str = "SELECT o.id, o.attempts, e.json, o.created_at \
                    FROM outbox o INDEXED BY outbox_due CROSS JOIN events e ON e.position = o.position \
                    WHERE o.sink = ? AND o.head = 1 AND o.next_at <= ? ORDER BY o.next_at, o.id LIMIT ?";
+pub(super) const CLAIMERS: &str =
+    "SELECT DISTINCT claimed_by FROM outbox INDEXED BY outbox_claims WHERE claimed_by IS NOT NULL";
+/// The oldest that a sink wants is its head, unless something of the sandbox waits already.
 const ENQUEUE: &str = "INSERT INTO outbox (sink, subject, position, head, next_at, created_at) \
-     SELECT sink.value, e.subject, e.position, \
-            e.sequence = ?2 + 1 \
-            AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.subject = ?1 AND o.sink = sink.value), \
+     SELECT sink.value ->> 0, e.subject, e.position, \
+            row_number() OVER (PARTITION BY sink.key ORDER BY e.sequence) = 1 \
+            AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.subject = ?1 AND o.sink = sink.value ->> 0), \
             e.time, e.time \
      FROM events e CROSS JOIN json_each(?3) sink \
-     WHERE e.subject = ?1 AND e.sequence > ?2 ORDER BY e.sequence";
+     WHERE e.subject = ?1 AND e.sequence > ?2 \
+     AND (sink.value ->> 1 IS NULL \
+          OR EXISTS (SELECT 1 FROM json_each(sink.value ->> 1) p \
+                     WHERE json_extract(e.json, '$.type') GLOB 'dev.sandboxer.' || p.value)) \
+     ORDER BY e.sequence";
+
+/// Sinks as [`ENQUEUE`] reads them: name and patterns, or no patterns for one that takes everything.
+pub(super) fn outlets(sinks: &[Outlet]) -> String {
+    let all = |outlet: &Outlet| outlet.patterns.contains(&EventPattern::all());
+    let value = |outlet: &Outlet| {
+        let patterns = outlet.patterns.iter().map(EventPattern::as_str).collect::<Vec<_>>();
+        serde_json::json!([outlet.name, (!all(outlet)).then_some(patterns)])
+    };
+    serde_json::Value::from(sinks.iter().map(value).collect::<Vec<_>>()).to_string()
+}
 
 /// A row per sink for each event of a sandbox after the sequence `last`.
 pub(super) async fn enqueue(
@@ -57,6 +75,7 @@ pub(super) async fn claim(
             sink: sink.to_owned(),
             attempts: row.try_get(1)?,
             event: serde_json::from_str(row.try_get(2)?)?,
+            queued_at: moment(row.try_get(3)?)?,
         });
     }
     let ids = serde_json::Value::from(out.iter().map(|delivery| delivery.id).collect::<Vec<_>>()).to_string();
@@ -77,21 +96,51 @@ pub(super) async fn claim(
 /// Delivered. Saying so twice is fine.
 pub(super) async fn done(connection: &mut SqliteConnection, id: i64) -> Attempt<()> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    if !take_out(&mut tx, id).await? {
+        // Its endpoint was disabled while this one was on its way.
+        sqlx::query("DELETE FROM dead_letters WHERE id = ?").bind(id).execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Takes a delivery from the queue and makes the next of its sandbox and sink the head. False when it was not there.
+pub(super) async fn take_out(connection: &mut SqliteConnection, id: i64) -> Attempt<bool> {
     let gone = sqlx::query("DELETE FROM outbox WHERE id = ? RETURNING subject, sink")
         .bind(id)
-        .fetch_optional(&mut *tx)
+        .fetch_optional(&mut *connection)
         .await?;
-    let Some(gone) = gone else { return Ok(()) };
+    let Some(gone) = gone else { return Ok(false) };
     let (subject, sink): (&str, &str) = (gone.try_get(0)?, gone.try_get(1)?);
     sqlx::query(
         "UPDATE outbox SET head = 1 WHERE id = (SELECT min(id) FROM outbox WHERE subject = ? AND sink = ?)",
     )
     .bind(subject)
     .bind(sink)
-    .execute(&mut *tx)
+    .execute(connection)
     .await?;
-    tx.commit().await?;
-    Ok(())
+    Ok(true)
+}
+
+pub(super) async fn claimers(connection: &mut SqliteConnection) -> Attempt<Vec<String>> {
+    Ok(sqlx::query_scalar(CLAIMERS).fetch_all(connection).await?)
+}
+
+/// Ends the claims of somebody who is no more.
+pub(super) async fn release(connection: &mut SqliteConnection, owner: &str, now: Timestamp) -> Attempt<u64> {
+    let done = sqlx::query(
+        "UPDATE outbox SET next_at = min(next_at, ?), claimed_by = NULL WHERE claimed_by = ? AND head = 1",
+    )
+    .bind(micros(now))
+    .bind(owner)
+    .execute(connection)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// A text as it is kept.
+pub(super) fn shortened(error: &str) -> String {
+    error.chars().take(LONGEST_ERROR).collect()
 }
 
 pub(super) async fn retry(
@@ -100,10 +149,9 @@ pub(super) async fn retry(
     next_at: Timestamp,
     error: &str,
 ) -> Attempt<()> {
-    let error: String = error.chars().take(LONGEST_ERROR).collect();
     sqlx::query("UPDATE outbox SET next_at = ?, last_error = ?, claimed_by = NULL WHERE id = ?")
         .bind(micros(next_at))
-        .bind(error)
+        .bind(shortened(error))
         .bind(id)
         .execute(connection)
         .await?;

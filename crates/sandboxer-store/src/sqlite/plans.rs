@@ -7,7 +7,7 @@ use sandboxer_core::{SandboxId, State};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{SqliteStore, StoreOptions, events, list, outbox, prune, sandboxes, snapshots};
+use super::{SqliteStore, StoreOptions, dead, events, list, outbox, prune, sandboxes, snapshots};
 use crate::model::{Filter, SnapshotFilter};
 
 async fn plan(connection: &mut SqliteConnection, sql: &str) -> String {
@@ -35,6 +35,7 @@ async fn no_hot_query_scans_or_sorts() {
         (snapshots::GET, "sqlite_autoindex_snapshots_1"),
         (outbox::IS_DUE, "outbox_due"),
         (outbox::DUE, "outbox_due"),
+        (dead::LIST_SINK, "dead_letters_sink"),
         (prune::OLD, "sandboxes_destroyed"),
     ] {
         let plan = plan(connection, sql).await;

@@ -15,7 +15,9 @@ const BITE: i64 = 100;
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) const OLD: &str = "SELECT id, destroyed_at, (EXISTS (SELECT 1 FROM outbox WHERE subject = s.id) \
-    OR EXISTS (SELECT 1 FROM snapshots WHERE sandbox_id = s.id)) \
+    OR EXISTS (SELECT 1 FROM dead_letters WHERE subject = s.id) \
+    OR EXISTS (SELECT 1 FROM snapshots WHERE sandbox_id = s.id) \
+    OR EXISTS (SELECT 1 FROM holds WHERE sandbox_id = s.id AND settled_at IS NULL)) \
     FROM sandboxes s INDEXED BY sandboxes_destroyed \
     WHERE state = 'destroyed' AND (destroyed_at, id) > (?, ?) AND destroyed_at < ? \
     ORDER BY destroyed_at, id LIMIT ?";
@@ -38,8 +40,8 @@ pub(super) struct Bite {
     pub(super) next: Option<Place>,
 }
 
-/// Removes the next few sandboxes that were destroyed before the moment, of which everything is delivered and no
-/// snapshot is kept. Their labels, events and idempotency keys go with them.
+/// Removes the next few sandboxes that were destroyed before the moment, of which everything is delivered, no
+/// snapshot is kept and nothing is held. Their labels, events and idempotency keys go with them.
 pub(super) async fn bite(
     connection: &mut SqliteConnection,
     before: Timestamp,

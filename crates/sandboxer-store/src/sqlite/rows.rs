@@ -12,7 +12,7 @@ use crate::model::{Lease, Stored};
 macro_rules! select_stored {
     ($rest:literal) => {
         concat!(
-            "SELECT doc, spec, handle, reuse_key, owner_key, version, lease_owner, lease_until FROM sandboxes ",
+            "SELECT doc, spec, handle, reuse_key, owner_key, version, lease_owner, lease_until, bill FROM sandboxes ",
             $rest
         )
     };
@@ -28,6 +28,7 @@ pub(super) fn stored(row: &SqliteRow) -> Attempt<Stored> {
             handle,
             reuse_key: row.try_get(3)?,
             owner_key: row.try_get(4)?,
+            bill: row.try_get::<Option<&str>, _>(8)?.map(serde_json::from_str).transpose()?,
         },
         version: count(row.try_get(5)?)?,
         lease: lease(row.try_get(6)?, row.try_get(7)?)?,

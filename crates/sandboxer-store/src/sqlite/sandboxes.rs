@@ -9,9 +9,9 @@ use sqlx::{Connection as _, Row as _};
 
 use super::events::Journal;
 use super::fault::{Attempt, Fault};
-use super::hosts;
 use super::idempotency::{self, Claim};
 use super::rows::{count, lease, micros, select_stored, stored};
+use super::{hosts, ledger};
 use crate::model::{Insert, Inserted, Lease, LeaseChange, Step, Stored, Update};
 
 // Each names its index: without statistics SQLite may prefer one that fits the destroyed as well.
@@ -36,6 +36,7 @@ struct Documents {
     doc: String,
     handle: Option<String>,
     spec: String,
+    bill: Option<String>,
 }
 
 impl Documents {
@@ -45,6 +46,7 @@ impl Documents {
             doc: serde_json::to_string(&record.sandbox)?,
             handle: record.handle.as_ref().map(serde_json::to_string).transpose()?,
             spec: serde_json::to_string(&record.spec)?,
+            bill: record.bill.as_ref().map(serde_json::to_string).transpose()?,
         })
     }
 }
@@ -54,7 +56,7 @@ pub(super) async fn insert(
     journal: &Journal,
     insert: Insert,
 ) -> Attempt<Inserted> {
-    let Insert { record, steps, lease, idempotency } = insert;
+    let Insert { record, steps, lease, idempotency, facts, books } = insert;
     walk(None, &steps, record.state())?;
     let documents = Documents::of(&record)?;
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -80,9 +82,11 @@ pub(super) async fn insert(
         return Ok(Inserted::Reusable(found));
     }
     hosts::require(&mut tx, &record).await?;
-    write_row(&mut tx, &record, &steps, &lease, &documents).await?;
+    let (events, last) = (steps.len() + facts.len(), steps.last().map(|step| &step.event));
+    write_row(&mut tx, &record, events, last, &lease, &documents).await?;
     write_labels(&mut tx, &record, &documents.labels).await?;
-    journal.record(&mut tx, &record, 0, steps.into_iter().map(|step| step.event)).await?;
+    ledger::apply(&mut tx, &record, &books).await?;
+    journal.record(&mut tx, &record, 0, steps.into_iter().map(|step| step.event).chain(facts)).await?;
     if let Some(request) = &idempotency {
         idempotency::link(&mut tx, request, record.id(), record.sandbox.created_at).await?;
     }
@@ -103,20 +107,21 @@ async fn reusable(connection: &mut SqliteConnection, record: &SandboxRecord) -> 
 async fn write_row(
     connection: &mut SqliteConnection,
     record: &SandboxRecord,
-    steps: &[Step],
+    events: usize,
+    last: Option<&NewEvent>,
     lease: &Lease,
     documents: &Documents,
 ) -> Attempt<()> {
     let sql = "INSERT INTO sandboxes (id, state, version, last_sequence, created_at, expires_at, destroyed_at, \
-               reuse_key, config_hash, owner_key, lease_owner, lease_until, labels, doc, handle, spec) \
-               VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               reuse_key, config_hash, owner_key, lease_owner, lease_until, labels, doc, handle, spec, bill) \
+               VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     sqlx::query(sql)
         .bind(record.id().to_string())
         .bind(record.state().as_str())
-        .bind(steps.len() as i64)
+        .bind(events as i64)
         .bind(micros(record.sandbox.created_at))
         .bind(micros(record.sandbox.expires_at))
-        .bind(destroyed_at(record, steps.last().map(|step| &step.event)))
+        .bind(destroyed_at(record, last))
         .bind(&record.reuse_key)
         .bind(&record.sandbox.config_hash)
         .bind(&record.owner_key)
@@ -126,6 +131,7 @@ async fn write_row(
         .bind(&documents.doc)
         .bind(&documents.handle)
         .bind(&documents.spec)
+        .bind(&documents.bill)
         .execute(connection)
         .await?;
     Ok(())
@@ -176,7 +182,7 @@ pub(super) async fn update(
     journal: &Journal,
     update: Update,
 ) -> Attempt<Stored> {
-    let Update { record, expected_version, steps, facts, lease } = update;
+    let Update { record, expected_version, steps, facts, lease, books } = update;
     let documents = Documents::of(&record)?;
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let id = record.id().to_string();
@@ -202,7 +208,7 @@ pub(super) async fn update(
     sqlx::query(
         "UPDATE sandboxes SET state = ?, version = version + 1, last_sequence = ?, expires_at = ?, \
          destroyed_at = coalesce(destroyed_at, ?), reuse_key = ?, config_hash = ?, owner_key = ?, lease_owner = ?, \
-         lease_until = ?, labels = ?, doc = ?, handle = ?, spec = ? WHERE id = ?",
+         lease_until = ?, labels = ?, doc = ?, handle = ?, spec = ?, bill = ? WHERE id = ?",
     )
     .bind(record.state().as_str())
     .bind(last_sequence as i64)
@@ -217,6 +223,7 @@ pub(super) async fn update(
     .bind(&documents.doc)
     .bind(&documents.handle)
     .bind(&documents.spec)
+    .bind(&documents.bill)
     .bind(&id)
     .execute(&mut *tx)
     .await?;
@@ -226,6 +233,7 @@ pub(super) async fn update(
     } else if before.state.is_living() && !record.state().is_living() && !record.sandbox.labels.is_empty() {
         sqlx::query("UPDATE sandbox_labels SET living = 0 WHERE id = ?").bind(&id).execute(&mut *tx).await?;
     }
+    ledger::apply(&mut tx, &record, &books).await?;
     journal.record(&mut tx, &record, before.last_sequence, new_events).await?;
     tx.commit().await?;
     Ok(Stored { record, version: before.version + 1, lease })

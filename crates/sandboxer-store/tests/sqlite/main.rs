@@ -5,6 +5,7 @@
 #[path = "../suite/mod.rs"]
 mod suite;
 
+mod ledger;
 mod opening;
 mod processes;
 
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 use sandboxer_store::{SqliteStore, Store, StoreOptions};
 use suite::Place;
 use suite::fixture::{SINKS, SOURCE};
-use suite::model;
+use suite::{ledger_model, model};
 
 struct File {
     directory: tempfile::TempDir,
@@ -32,7 +33,10 @@ impl File {
 #[async_trait]
 impl Place for File {
     async fn open(&self) -> Arc<dyn Store> {
-        let options = StoreOptions { source: SOURCE.into(), sinks: self.sinks.clone() };
+        let options = StoreOptions {
+            source: SOURCE.into(),
+            sinks: self.sinks.iter().map(|sink| sink.as_str().into()).collect(),
+        };
         Arc::new(SqliteStore::open(&self.directory.path().join("store.db"), options).await.unwrap())
     }
 }
@@ -46,5 +50,13 @@ proptest! {
     fn any_history_agrees_with_the_model(ops in proptest::collection::vec(model::op(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(model::run(&File::new(&SINKS[..1]), &ops));
+    }
+
+    #[test]
+    fn any_history_of_the_books_agrees_with_the_model(
+        ops in proptest::collection::vec(ledger_model::op(), 1..80),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(ledger_model::run(&File::new(&[]), &ops));
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::suite::books::*;
 use crate::suite::events::sequences;
 use crate::suite::fixture::*;
 use sandboxer_core::{SandboxId, State};
@@ -33,7 +34,7 @@ fn store_path() -> PathBuf {
 }
 
 async fn open(path: &Path) -> SqliteStore {
-    let options = StoreOptions { source: SOURCE.into(), sinks: SINKS.map(str::to_owned).to_vec() };
+    let options = StoreOptions { source: SOURCE.into(), sinks: SINKS.map(Into::into).to_vec() };
     SqliteStore::open(path, options).await.unwrap()
 }
 
@@ -150,6 +151,58 @@ async fn a_killed_process_loses_nothing_and_leaves_nothing_half() {
     let store = open(&path).await;
     let all = Filter { all: true, labels: labels([("team", "a")]), ..Filter::default() };
     assert!(listed(&store, &all).await.len() >= said.len());
+}
+
+#[tokio::test]
+#[ignore = "a child of a_killed_process_leaves_the_books_sound"]
+async fn child_pays_until_killed() {
+    let store = open(&store_path()).await;
+    let mut stdout = std::io::stdout();
+    for turn in 0.. {
+        fund(&store, ACCOUNT, "1").await;
+        let new = record();
+        let running = meter(new.id(), "vcpu", 1, at(0));
+        let mut books = hold("0.5");
+        books.meters = vec![running.clone()];
+        let one = start(&store, new, books).await.unwrap();
+        let one = book(&store, &one, hold("0.75")).await.unwrap();
+        let mut books = settle("0.2", "0.05");
+        books.meters = vec![ended(&running, at(60), "0.2")];
+        end(&store, &one, books).await.unwrap();
+        writeln!(stdout, "made {turn}").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_killed_process_leaves_the_books_sound() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("store.db");
+    let store = open(&path).await;
+    let mut said = 0;
+    for round in 0..8_u64 {
+        let mut children = [child("child_pays_until_killed", &path), child("child_pays_until_killed", &path)];
+        std::thread::sleep(Duration::from_millis(60 + round * 41 % 150));
+        for child in &mut children {
+            child.kill().unwrap();
+        }
+        for mut child in children {
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            said += lines.filter(|line| line.contains("made ")).count();
+            assert!(!child.wait().unwrap().success());
+        }
+        assert_sound(&store).await;
+    }
+    assert!(said > 10, "only {said} lives in all");
+    // Each life that was told is there with its charge, its interval and nothing held; of the others, all or nothing.
+    let charged = balance(&store, PROVIDER).await.nanos();
+    assert!(charged >= said as i128 * usd("0.2").nanos() && charged % usd("0.2").nanos() == 0);
+    assert_eq!(balance(&store, "fees").await.nanos() * 4, charged);
+    let living = store.living().await.unwrap().len() as i128;
+    let held = balance(&store, HELD).await.nanos();
+    assert!(
+        held >= living * usd("0.5").nanos() && held <= living * usd("0.75").nanos(),
+        "{living} hold {held}"
+    );
 }
 
 async fn number(connection: &mut SqliteConnection, sql: &'static str) -> i64 {

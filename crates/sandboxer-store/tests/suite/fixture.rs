@@ -11,7 +11,7 @@ use sandboxer_core::sandbox::{Links, Quote, Sandbox, SandboxRecord};
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Consumer, Dur, SandboxId, State};
 use sandboxer_store::{
-    Filter, Idempotency, Insert, Inserted, Lease, LeaseChange, Step, Store, Stored, Update,
+    Books, Filter, Idempotency, Insert, Inserted, Lease, LeaseChange, Step, Store, Stored, Update,
 };
 use serde_json::json;
 
@@ -72,6 +72,7 @@ pub(crate) fn record() -> SandboxRecord {
             consumer: Consumer::default(),
             workspace: Default::default(),
             quote: Quote::self_hosted(),
+            cost: None,
             reason: None,
             failure: None,
             cleanup: None,
@@ -84,6 +85,7 @@ pub(crate) fn record() -> SandboxRecord {
         handle: None,
         reuse_key: None,
         owner_key: None,
+        bill: None,
     }
 }
 
@@ -126,6 +128,8 @@ pub(crate) fn insert(mut record: SandboxRecord, state: State) -> Insert {
         steps: way_to(state).into_iter().map(step).collect(),
         lease: lease("me"),
         idempotency: None,
+        facts: Vec::new(),
+        books: Books::default(),
     }
 }
 
@@ -155,6 +159,7 @@ pub(crate) fn change(stored: &Stored, steps: &[State]) -> Update {
         steps: steps.iter().copied().map(step).collect(),
         facts: Vec::new(),
         lease: LeaseChange::Keep,
+        books: Books::default(),
     }
 }
 

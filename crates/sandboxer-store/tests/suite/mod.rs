@@ -1,15 +1,22 @@
 //! What every store must do, whatever is behind it. A test binary per store names its [`Place`] in `suite!`.
 
+pub(crate) mod books;
+pub(crate) mod budgets;
 pub(crate) mod events;
 pub(crate) mod fixture;
+pub(crate) mod holds;
 pub(crate) mod hosts;
+pub(crate) mod ledger_model;
 pub(crate) mod listing;
+pub(crate) mod metering;
 pub(crate) mod model;
 pub(crate) mod outbox;
+pub(crate) mod outgoing;
 pub(crate) mod pruning;
 pub(crate) mod requests;
 pub(crate) mod sandboxes;
 pub(crate) mod snapshots;
+pub(crate) mod transfers;
 
 use std::sync::Arc;
 
@@ -113,6 +120,61 @@ macro_rules! whole_suite {
                 health_follows_the_signs,
                 many_signs_at_once_are_all_counted,
                 loads_count_what_lives,
+            }
+            outgoing {
+                events_are_queued_for_the_webhooks_that_want_them,
+                only_endpoints_with_something_due_are_due,
+                endpoints_are_changed_by_one_at_a_time,
+                a_disabled_endpoint_keeps_its_queue_as_dead_letters,
+                what_is_given_up_lets_the_next_go,
+                dead_letters_come_in_pages,
+                a_replay_goes_behind_what_is_pending,
+                an_event_is_sent_again_to_whoever_wants_it,
+                everything_since_a_moment_is_sent_again,
+                many_events_are_sent_again_in_order,
+                claims_of_the_dead_are_given_back,
+                a_dead_letter_keeps_its_sandbox,
+            }
+            holds {
+                a_hold_is_taken_changed_and_settled,
+                nothing_is_written_without_credits,
+                a_hold_of_nothing_needs_no_account,
+                the_most_specific_opened_account_pays_to_the_end,
+                a_settlement_happens_once,
+                a_charge_above_the_hold_is_a_defect,
+                a_change_that_lost_the_race_moves_nothing,
+                a_reused_sandbox_holds_nothing_more,
+                creates_at_once_never_pass_the_balance_together,
+                amounts_beyond_all_bounds_are_refused,
+                a_sandbox_is_remembered_until_it_is_settled,
+            }
+            transfers {
+                a_transfer_is_made_once,
+                many_at_once_are_each_made_once,
+                one_that_is_refused_spoils_no_other,
+                callers_that_go_away_leave_the_others_alone,
+                what_cannot_be_moved_is_refused,
+                an_overdraft_can_be_lowered,
+                entries_are_filtered,
+                own_keys_are_put_found_and_removed,
+            }
+            budgets {
+                a_day_ends_at_midnight_in_utc,
+                a_month_counts_all_its_days,
+                everybody_concerned_is_asked,
+                a_budget_set_later_counts_what_was_before,
+                what_was_not_used_goes_back_to_the_latest_day,
+                creates_at_once_never_pass_a_budget_together,
+                budgets_that_cannot_be_are_refused,
+            }
+            metering {
+                an_interval_is_opened_and_ended_once,
+                two_intervals_of_a_meter_never_run_at_once,
+                two_that_meter_the_same_sandbox_charge_once,
+                a_sign_of_life_never_goes_back,
+                pages_are_newest_first_and_filtered,
+                pages_of_one_sandbox_have_every_interval,
+                a_foreign_cursor_is_refused,
             }
             pruning {
                 old_destroyed_sandboxes_go_with_everything,

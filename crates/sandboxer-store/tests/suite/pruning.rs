@@ -15,7 +15,7 @@ fn ended(seconds: i64) -> SandboxRecord {
 }
 
 /// Delivers everything to everybody.
-async fn deliver_all(store: &dyn Store) {
+pub(crate) async fn deliver_all(store: &dyn Store) {
     for sink in SINKS {
         loop {
             let found = store.outbox_claim(sink, "a", at(0), at(1), 1_000).await.unwrap();

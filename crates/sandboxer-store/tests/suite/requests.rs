@@ -110,6 +110,8 @@ fn key(name: &str, hash: &str) -> KeyRecord {
         key_id: KeyId::generate(),
         name: name.into(),
         actor: Actor::Agt,
+        organisation: "acme".into(),
+        workspace: "research".into(),
         hash: hash.into(),
         created_at: at(0),
         expires_at: Some(at(1_000)),

@@ -21,7 +21,7 @@ fn scalars_override_mappings_merge_and_lists_replace() {
     assert_eq!((profile.resources.cpu, profile.resources.pids), (Some(2.0), Some(32)));
     assert_eq!(profile.variables.values().collect::<Vec<_>>(), ["base", "over", "over"]);
     assert_eq!(profile.secret_refs, ["c"]);
-    assert_eq!(profile.route.strategy, Strategy::LowestCost);
+    assert_eq!(profile.route.strategy, Some(Strategy::LowestCost));
     assert_eq!(profile.route.constraints.region.as_deref(), Some("eu"));
 }
 

@@ -48,7 +48,7 @@ fn unknown_keys() {
         ");
     assert_snapshot!(body("route:\n  constraints:\n    zone: eu\n"), @r"
         t.yaml:5:5: unknown key `zone` in `route.constraints`
-        hint: known keys here are `max_cost_per_hour`, `require_isolation`, `region`
+        hint: known keys here are `max_cost_per_hour`, `max_cost_total`, `require_isolation`, `region`, `capabilities`, `max_latency`, `residency`
         ");
 }
 
@@ -142,7 +142,7 @@ fn broken_files() {
     assert_snapshot!(body("ttl: {}\nttl: {}\n"), @"t.yaml:4:1: duplicate key `ttl`");
     assert_snapshot!(body("\"ttl\": {}\nttl: {}\n"), @"t.yaml:4:1: duplicate key `ttl`");
     assert_snapshot!(body("variables:\n  A: x\n  B: y\n  A: z\n"), @"t.yaml:6:3: duplicate key `A`");
-    assert_snapshot!(body("---\nid: profile.u\n"), @"t.yaml:3:1: a profile file holds one document, this one has more");
+    assert_snapshot!(body("---\nid: profile.u\n"), @"t.yaml:3:1: a file holds one document, this one has more");
     assert_snapshot!(body("ttl:\n  default: [1\n"), @"t.yaml:4:12: not valid YAML: unclosed bracket '['");
     assert_snapshot!(body("ttl:\n\tdefault: 1h\n"), @"t.yaml:4:2: not valid YAML: tabs disallowed within this context (block indentation)");
     assert_snapshot!(body("description: 'open\n"), @"t.yaml:4:1: not valid YAML: invalid indentation in multiline quoted scalar");
@@ -156,7 +156,7 @@ fn broken_files() {
 fn too_much() {
     assert_snapshot!(body(&format!("description: {}\n", "x".repeat(MAX_FILE_BYTES))), @"t.yaml: the file is larger than 256 KiB");
     assert_snapshot!(body(&format!("variables: {}{}\n", "[".repeat(40), "]".repeat(40))), @"t.yaml:3:27: the nesting is deeper than 16 levels");
-    assert_snapshot!(body(&format!("setup:\n  commands: [{}]\n", "a, ".repeat(30_000))), @"t.yaml:4:59987: the file has too many parts for a profile");
+    assert_snapshot!(body(&format!("setup:\n  commands: [{}]\n", "a, ".repeat(30_000))), @"t.yaml:4:59987: the file has too many parts");
     let many: String = (0..600).map(|n| format!("  K{n}: v\n")).collect();
     assert_snapshot!(body(&format!("variables:\n{many}")), @"t.yaml:516:3: a mapping has more than 512 keys");
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");

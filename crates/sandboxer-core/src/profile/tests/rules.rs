@@ -133,8 +133,24 @@ fn routes() {
     assert_snapshot!(body("extension: ext.a\nroute: {fallback: [ext.a]}\n"), @"t.yaml:4:20: `route.fallback[0]`: `ext.a` is already in the route");
     assert_snapshot!(body("route: {strategy: explicit}\n"), @r"
         t.yaml:3:19: `route.strategy`: `explicit` needs an extension to use
-        hint: name one in `extension` or `route.fallback`
+        hint: name one in `extension`, `route.order` or `route.fallback`
         ");
+    assert_snapshot!(body("route: {weights: {ext.a: 2, ext.b: x}}\n"), @"t.yaml:3:33: `route.weights.ext.b`: expected a whole number, found text `x`");
+    assert_snapshot!(body("route: {strategy: lowest-cost, weights: {ext.a: 2}}\n"), @"t.yaml:3:41: `route.weights`: only the strategy `weighted` uses them");
+    assert_snapshot!(body("route: {only: [ext.a], ignore: [ext.a]}\n"), @"t.yaml:3:32: `route.ignore`: `ext.a` is in `only` as well");
+    assert_snapshot!(body("route: {hedge: soon}\n"), @"t.yaml:3:16: `route.hedge`: expected `true` or `false`, found text `soon`");
+    assert_snapshot!(body("route: {hedge: {after: 0s}}\n"), @"t.yaml:3:24: `route.hedge.after`: it must be longer than zero");
+    assert_snapshot!(body("route: {constraints: {capabilities: [snapshot, pausing]}}\n"), @r"
+        t.yaml:3:48: `route.constraints.capabilities[1]`: `pausing` is not a capability
+        hint: did you mean `pause`?
+        ");
+    assert_snapshot!(body("route: {constraints: {residency: [\"e u\"]}}\n"), @r"
+        t.yaml:3:35: `route.constraints.residency[0]`: `e u` is not a name
+        hint: letters, digits, `.`, `_` and `-`, at most 128
+        ");
+    let hedged = resolved("route: {hedge: {after: 2s}, weights: {ext.a: 2}, strategy: weighted}\n").unwrap();
+    assert_eq!(hedged.route.hedge, Some(Hedge::After(HedgeAfter { after: crate::Dur::from_secs(2) })));
+    assert_eq!(resolved("route: {hedge: true}\n").unwrap().route.hedge, Some(Hedge::Flag(true)));
     assert_snapshot!(body("requires: {region: \"e u\"}\n"), @r"
         t.yaml:3:20: `requires.region`: `e u` is not a name
         hint: letters, digits, `.`, `_` and `-`, at most 128

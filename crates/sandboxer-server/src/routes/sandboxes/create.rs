@@ -140,5 +140,23 @@ pub(super) fn count(app: &App, outcome: &Result<Created>) -> StatusCode {
         Err(error) => (StatusCode::OK, error.kind().code()),
     };
     app.metrics().creates.with_label_values(&[label]).inc();
+    if let Some(routed) = routed(outcome) {
+        app.metrics().routes.with_label_values(&[routed]).inc();
+    }
     status
+}
+
+/// What routing made of a create; nothing where it had no part in it.
+fn routed(outcome: &Result<Created>) -> Option<&'static str> {
+    match outcome {
+        Ok(created) if created.sandbox.reused => None,
+        Ok(created) if created.sandbox.route.attempts.is_empty() => Some("first_choice"),
+        Ok(_) => Some("fallback"),
+        Err(error) => match error.kind() {
+            ErrorKind::NoBackend => Some("none_fits"),
+            ErrorKind::InsufficientCredits => Some("insufficient_credits"),
+            _ if error.class().is_some() => Some("all_failed"),
+            _ => None,
+        },
+    }
 }

@@ -57,11 +57,14 @@ pub(crate) async fn engine(folder: &Path) -> (Engine, Arc<Fake>) {
     let engine = Engine::new(Parts {
         store: Arc::new(store),
         registry,
+        route: Default::default(),
+        extension_limits: Default::default(),
         catalog: Catalog::load(&CatalogSources { extra: vec![profiles], ..CatalogSources::default() }),
         clock: Arc::new(SystemClock),
         limits: sandboxer_engine::Limits::default(),
         host: None,
         sinks: Vec::new(),
+        prices: sandboxer_engine::prices::Prices::default(),
     });
     (engine, fake)
 }
@@ -119,7 +122,12 @@ impl Server {
 
     /// A key made beside the server, as the embedded command line does.
     pub(crate) async fn key(&self, actor: Actor) -> String {
-        let key = self.engine.key_create(&Caller::local_admin(), "test", actor, None).await.unwrap().secret;
+        let key = self
+            .engine
+            .key_create(&Caller::local_admin(), "test", actor, None, Default::default())
+            .await
+            .unwrap()
+            .secret;
         // The server believes for a moment that there is none.
         tokio::time::sleep(Duration::from_millis(300)).await;
         key

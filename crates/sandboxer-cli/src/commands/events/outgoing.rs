@@ -1,0 +1,96 @@
+//! `events dead` and `events replay`: what was given up, and sending again.
+
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_engine::ReplayRequest;
+use sandboxer_store::DeadLetter;
+use serde_json::json;
+
+use crate::api::Api;
+use crate::args::{EventsCommand, ReplayArgs};
+use crate::printer::Printer;
+use crate::status::{ExitStatus, Outcome};
+use crate::table::Rows;
+
+pub(super) async fn run(command: EventsCommand, api: &dyn Api, printer: &Printer) -> Outcome {
+    match command {
+        EventsCommand::Dead { sink, limit } => {
+            let items = collect(api, sink.as_deref(), limit).await?;
+            dead(items, printer)?;
+        }
+        EventsCommand::Replay(args) => {
+            let replayed = replay(args, api).await?;
+            if printer.is_json() {
+                printer.document(&json!({ "replayed": replayed }))?;
+            } else {
+                printer.line(&replayed.to_string())?;
+                printer.note("deliveries are queued again");
+            }
+        }
+    }
+    Ok(ExitStatus::SUCCESS)
+}
+
+async fn collect(api: &dyn Api, sink: Option<&str>, limit: Option<u32>) -> Outcome<Vec<DeadLetter>> {
+    let (mut items, mut cursor): (Vec<DeadLetter>, Option<String>) = (Vec::new(), None);
+    loop {
+        let left = limit.map_or(Limit::MAX, |limit| limit - items.len() as u32);
+        let page = api.dead_letters(sink, cursor.as_deref(), Limit::new(left.min(Limit::MAX))?).await?;
+        items.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() || limit.is_some_and(|limit| items.len() as u32 >= limit) {
+            return Ok(items);
+        }
+    }
+}
+
+async fn replay(args: ReplayArgs, api: &dyn Api) -> Outcome<u64> {
+    let ReplayArgs { sink, since, event, delivery, all: _ } = args;
+    if since.is_some() {
+        return Ok(api.replay(&ReplayRequest { sink, since, ..ReplayRequest::default() }).await?);
+    }
+    let mut requests = Vec::new();
+    for id in &event {
+        let event_id = Some(id.parse()?);
+        requests.push(ReplayRequest { event_id, sink: sink.clone(), ..ReplayRequest::default() });
+    }
+    let numbers = if event.is_empty() && delivery.is_empty() {
+        // Oldest first, as they were meant to arrive.
+        let letters = collect(api, sink.as_deref(), None).await?;
+        letters.into_iter().rev().map(|letter| letter.delivery_id).collect()
+    } else {
+        delivery
+    };
+    for number in numbers {
+        requests.push(ReplayRequest { delivery_id: Some(number), ..ReplayRequest::default() });
+    }
+    let mut replayed = 0;
+    for request in &requests {
+        replayed += api.replay(request).await?;
+    }
+    Ok(replayed)
+}
+
+fn dead(items: Vec<DeadLetter>, printer: &Printer) -> Outcome<()> {
+    if printer.is_json() {
+        return printer.document(&Page { items, next_cursor: None });
+    }
+    if items.is_empty() {
+        printer.note("nothing was given up");
+        return Ok(());
+    }
+    let mut rows = Rows::new(["DELIVERY", "SINK", "EVENT", "TYPE", "SANDBOX", "TRIES", "DIED", "REASON"]);
+    for letter in items {
+        let kind = letter.kind.strip_prefix("dev.sandboxer.").unwrap_or(&letter.kind).to_owned();
+        rows.row([
+            letter.delivery_id.to_string(),
+            letter.sink,
+            letter.event_id.to_string(),
+            kind,
+            letter.subject.to_string(),
+            letter.attempts.to_string(),
+            letter.died_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            letter.reason,
+        ]);
+    }
+    rows.print(printer)
+}

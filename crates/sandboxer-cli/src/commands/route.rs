@@ -1,0 +1,105 @@
+//! `route explain`, and how a route is shown by `create --dry-run` and `estimate`.
+
+use jiff::Timestamp;
+use sandboxer_core::ErrorKind;
+use sandboxer_core::request::CreateRequest;
+use sandboxer_core::route::{BreakerState, Offer, OfferHealth, RouteDecision};
+
+use super::show;
+use crate::api::{Api, PlanView};
+use crate::args::{RouteCommand, RouteExplainArgs};
+use crate::human;
+use crate::printer::Printer;
+use crate::status::{ExitStatus, Outcome};
+use crate::table::{Fields, Rows};
+
+pub(super) async fn run(command: RouteCommand, api: &dyn Api, printer: &Printer) -> Outcome {
+    let RouteCommand::Explain(args) = command;
+    print_plan(&api.plan(request(*args)).await?, printer)
+}
+
+fn request(args: RouteExplainArgs) -> CreateRequest {
+    CreateRequest {
+        profile: args.profile,
+        inputs: args.input.into_iter().collect(),
+        ttl: args.ttl,
+        from: args.from,
+        extension: args.extension,
+        host: args.host,
+        max_cost: args.max_cost,
+        route: args.route.into_spec(),
+        ..CreateRequest::default()
+    }
+}
+
+/// The route and the quote. Exits with 7 where nothing fits, as the create itself would.
+pub(super) fn print_plan(plan: &PlanView, printer: &Printer) -> Outcome {
+    let status = status(&plan.route);
+    if printer.is_json() {
+        printer.document(plan)?;
+        return Ok(status);
+    }
+    let mut fields = Fields::default();
+    fields
+        .add("profile", &*plan.profile)
+        .add("extension", plan.extension.as_deref().unwrap_or("none fits"))
+        .add("host", &*plan.host)
+        .add("ttl", human::dur(plan.ttl))
+        .add("scope", plan.scope.as_str())
+        .add("strategy", show::strategy(plan.route.strategy))
+        .maybe("hedge", plan.route.hedge_after.map(|after| format!("after {}", human::dur(after))))
+        .add("quote", show::quote(&plan.quote, None));
+    fields.print(printer)?;
+    printer.line("")?;
+    offers(&plan.route, printer)?;
+    Ok(status)
+}
+
+/// 7 where nothing fits.
+pub(super) fn status(route: &RouteDecision) -> ExitStatus {
+    if route.chosen().is_some() { ExitStatus::SUCCESS } else { ExitStatus::of(ErrorKind::NoBackend) }
+}
+
+/// Every candidate: those that fit in the order in which they are tried, then the others.
+pub(super) fn offers(route: &RouteDecision, printer: &Printer) -> Outcome<()> {
+    let now = Timestamp::now();
+    let mut rows = Rows::new([
+        "RANK",
+        "EXTENSION",
+        "HOST",
+        "ANSWER",
+        "PRICE/H",
+        "QUOTE",
+        "P50",
+        "P95",
+        "HEALTH",
+        "REASON",
+    ]);
+    let mut rank = 0;
+    for offer in &route.offers {
+        rank += u32::from(offer.accepted);
+        rows.row([
+            if offer.accepted { rank.to_string() } else { String::new() },
+            offer.extension.clone(),
+            offer.host.clone(),
+            if offer.accepted { "accepted" } else { "refused" }.into(),
+            offer.quote.map(|quote| quote.per_hour.to_string()).unwrap_or_default(),
+            offer.quote.map(|quote| quote.amount.to_string()).unwrap_or_default(),
+            offer.latency.map(|latency| human::dur(latency.p50)).unwrap_or_default(),
+            offer.latency.map(|latency| human::dur(latency.p95)).unwrap_or_default(),
+            health(offer, now),
+            offer.reason.clone(),
+        ]);
+    }
+    rows.print(printer)
+}
+
+fn health(offer: &Offer, now: Timestamp) -> String {
+    let Some(OfferHealth { state, class, until }) = &offer.health else { return "ok".into() };
+    match (state, until) {
+        (BreakerState::Closed, _) => "ok".into(),
+        (BreakerState::HalfOpen, _) => format!("{class}, may try"),
+        (BreakerState::Open, Some(until)) => format!("{class}, again {}", human::relative(*until, now)),
+        (BreakerState::Open, None) => format!("{class}, left alone"),
+    }
+}

@@ -1,0 +1,149 @@
+//! The answer: every candidate in its order, with what spoke for or against it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::breaker::BreakerState;
+use crate::duration::Dur;
+use crate::error::Class;
+use crate::money::Money;
+use crate::profile::Strategy;
+use crate::tariff::Quote;
+
+/// One candidate, accepted or refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Offer {
+    pub extension: String,
+    pub host: String,
+    pub accepted: bool,
+    /// Why it stands where it stands, or why it is refused.
+    pub reason: String,
+    /// It runs on a machine of the user's own.
+    #[serde(default)]
+    pub self_hosted: bool,
+    /// Absent where no price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<OfferQuote>,
+    /// Measured from create to ready; absent where it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<OfferLatency>,
+    /// Absent while nothing is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<OfferHealth>,
+    /// What the strategy ranked it by: nano-dollars or milliseconds, smaller first; with `weighted` its weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<u64>,
+}
+
+impl Offer {
+    pub fn backend(&self) -> Backend {
+        Backend { extension: self.extension.clone(), host: self.host.clone() }
+    }
+
+    /// `ext.docker on build1`.
+    pub fn name(&self) -> String {
+        match self.host.as_str() {
+            crate::host::LOCAL => self.extension.clone(),
+            host => format!("{} on {host}", self.extension),
+        }
+    }
+}
+
+/// What an offer costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OfferQuote {
+    /// The whole TTL, at most.
+    pub amount: Money,
+    pub per_hour: Money,
+}
+
+impl From<&Quote> for OfferQuote {
+    fn from(quote: &Quote) -> Self {
+        Self { amount: quote.amount, per_hour: quote.per_hour }
+    }
+}
+
+/// How long creates took there, newer ones counting more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OfferLatency {
+    pub p50: Dur,
+    pub p95: Dur,
+    pub samples: u32,
+}
+
+/// Trouble that a backend had lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OfferHealth {
+    pub state: BreakerState,
+    pub class: Class,
+    /// Until when nothing is sent there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+}
+
+/// Where a sandbox can be: an extension and a host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Backend {
+    pub extension: String,
+    pub host: String,
+}
+
+/// The decision with every candidate, kept with the sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RouteDecision {
+    pub strategy: Strategy,
+    /// Those that were accepted in the order in which they are tried, then those that were refused.
+    pub offers: Vec<Offer>,
+    /// Offers that were taken and did not keep their word, in order; the one that did is not among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+    /// When a second sandbox is started beside a slow first one; absent for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge_after: Option<Dur>,
+    /// Another backend that may have something of this sandbox: the second one while both are started, then the slower
+    /// one until it is clean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge: Option<Backend>,
+}
+
+/// One accepted offer on which the sandbox could not be established.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Attempt {
+    pub extension: String,
+    pub host: String,
+    /// The stable code of the error.
+    pub code: String,
+    pub reason: String,
+    /// What kind of trouble it was; absent where the request was at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+impl RouteDecision {
+    /// The first accepted offer.
+    pub fn chosen(&self) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.accepted)
+    }
+
+    /// The first accepted offer that was not tried yet.
+    pub fn untried(&self) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.accepted && !self.was_tried(offer))
+    }
+
+    /// The first accepted offer beside this one that was not tried yet.
+    pub fn untried_beside(&self, taken: &Backend) -> Option<&Offer> {
+        let is_taken = |offer: &Offer| offer.extension == taken.extension && offer.host == taken.host;
+        self.offers.iter().find(|offer| offer.accepted && !self.was_tried(offer) && !is_taken(offer))
+    }
+
+    pub fn offer(&self, extension: &str, host: &str) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.extension == extension && offer.host == host)
+    }
+
+    fn was_tried(&self, offer: &Offer) -> bool {
+        self.attempts.iter().any(|past| past.extension == offer.extension && past.host == offer.host)
+    }
+}

@@ -1,0 +1,120 @@
+//! Dead letters, and sending again: what was given up, and what somebody took and lost.
+
+use jiff::Timestamp;
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::suggest::printable;
+use sandboxer_core::{Error, ErrorKind, EventId, Result, WebhookId};
+use sandboxer_store::{DeadLetter, DeadLetterFilter, Outlet, SinkStats};
+use serde::{Deserialize, Serialize};
+
+use super::{FIN_HUB_SINK, STATE_HUB_SINK, fin_hub_outlet};
+use crate::caller::Action;
+use crate::{Caller, Engine};
+
+/// What is to be sent again: one dead letter, one event, or all events of a sink since a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayRequest {
+    /// The number of a dead letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<i64>,
+    /// An event, delivered or not; to every sink that wants it, or to the one in `sink`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<EventId>,
+    /// `state-hub`, `fin-hub` or a webhook's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sink: Option<String>,
+    /// With `sink`: every event since then, delivered or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub since: Option<Timestamp>,
+}
+
+impl Engine {
+    /// What was given up, newest first.
+    pub async fn dead_letters(
+        &self,
+        caller: &Caller,
+        filter: &DeadLetterFilter,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<DeadLetter>> {
+        caller.require(Action::ManageMoney)?;
+        self.inner.store.dead_letters(filter, cursor, limit).await
+    }
+
+    /// What waits and what was given up, per sink.
+    pub async fn sink_stats(&self) -> Result<Vec<SinkStats>> {
+        self.inner.store.sink_stats().await
+    }
+
+    /// Queues events again, each behind what is pending for its sandbox and under the id that it had. Returns how many
+    /// deliveries that makes; what is queued already is not queued twice.
+    pub async fn replay_events(&self, caller: &Caller, request: &ReplayRequest) -> Result<u64> {
+        caller.require(Action::ManageMoney)?;
+        let now = self.now();
+        match request {
+            ReplayRequest { delivery_id: Some(id), event_id: None, sink: None, since: None } => {
+                self.replay_dead(*id, now).await
+            }
+            ReplayRequest { delivery_id: None, event_id: Some(event), sink, since: None } => {
+                let outlets = match sink {
+                    Some(sink) => vec![self.outlet(sink).await?],
+                    None => self.outlets().await?,
+                };
+                self.inner.store.replay_event(*event, &outlets, now).await
+            }
+            ReplayRequest { delivery_id: None, event_id: None, sink: Some(sink), since: Some(since) } => {
+                let outlet = self.outlet(sink).await?;
+                self.inner.store.replay_since(&outlet, *since, now).await
+            }
+            _ => Err(Error::new(ErrorKind::InvalidInput, "it is not clear what is to be sent again")
+                .with_hint(
+                    "name one delivery, or one event with or without a sink, or a sink and since when",
+                )),
+        }
+    }
+
+    async fn replay_dead(&self, id: i64, now: Timestamp) -> Result<u64> {
+        let missing = || {
+            Error::new(ErrorKind::NotFound, format!("there is no dead letter {id}"))
+                .with_hint("`sandboxer events dead` shows what is there")
+        };
+        let letter = self.inner.store.dead_letter(id).await?.ok_or_else(missing)?;
+        self.outlet(&letter.sink).await?;
+        if self.inner.store.replay_dead(id, now).await? { Ok(1) } else { Err(missing()) }
+    }
+
+    /// Every sink that events of this store are queued for.
+    async fn outlets(&self) -> Result<Vec<Outlet>> {
+        let mut outlets = self.inner.store.standing_outlets();
+        let webhooks = self.inner.store.webhook_list().await?;
+        outlets.extend(webhooks.iter().filter(|webhook| webhook.disabled.is_none()).map(|it| it.outlet()));
+        Ok(outlets)
+    }
+
+    /// The sink of a name, if anything can be delivered to it.
+    async fn outlet(&self, sink: &str) -> Result<Outlet> {
+        if let Ok(id) = sink.parse::<WebhookId>() {
+            let webhook = self.webhook(id).await?;
+            return match &webhook.disabled {
+                None => Ok(webhook.outlet()),
+                Some(disabled) => Err(Error::new(
+                    ErrorKind::IllegalState,
+                    format!("webhook {id} is disabled: {}", disabled.reason),
+                )
+                .with_hint(format!("`sandboxer webhooks enable {id}` first"))),
+            };
+        }
+        match sink {
+            STATE_HUB_SINK => return Ok(STATE_HUB_SINK.into()),
+            FIN_HUB_SINK => return Ok(fin_hub_outlet()),
+            _ => {}
+        }
+        let standing = self.inner.store.standing_outlets().into_iter().find(|outlet| outlet.name == sink);
+        standing.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no sink `{}`", printable(sink)))
+                .with_hint("sinks are `state-hub`, `fin-hub` and the ids of webhooks")
+        })
+    }
+}

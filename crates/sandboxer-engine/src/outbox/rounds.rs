@@ -1,0 +1,240 @@
+//! The rounds of delivery: who is due, one try each, and what becomes of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandboxer_core::{Dur, Result, WebhookId};
+use sandboxer_store::{Delivery, Disabled};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::webhook::Webhook;
+use super::{Sink, Undelivered};
+use crate::Engine;
+use crate::owner::Owner;
+
+/// Deliveries under way at once to one sink, each for another sandbox.
+const BATCH: u32 = 32;
+/// A claim outlives the slowest delivery, so that nobody else sends the same event meanwhile.
+const CLAIM: Dur = Dur::from_secs(60);
+const IDLE: Duration = Duration::from_millis(250);
+/// How often claims of processes that were killed are looked for.
+const RELEASE_EVERY: Duration = Duration::from_secs(5);
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    tried: usize,
+    /// The sink asked to be left alone until then.
+    pause: Option<Timestamp>,
+}
+
+impl Engine {
+    /// Delivers what is due until cancelled.
+    pub(crate) async fn deliver_until(&self, cancel: CancellationToken) {
+        let sinks = self.inner.sinks.iter().map(|sink| self.drain_forever(sink.clone(), cancel.clone()));
+        let tasks: Vec<_> = sinks.map(tokio::spawn).collect();
+        tokio::join!(self.deliver_webhooks_until(&cancel), self.release_until(&cancel));
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+
+    fn drain_forever(
+        &self,
+        sink: Arc<dyn Sink>,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let engine = self.clone();
+        async move {
+            let mut pause = None;
+            while !cancel.is_cancelled() {
+                let paused = pause.is_some_and(|until| engine.now() < until);
+                let round = if paused { Ok(Round::default()) } else { engine.deliver_due(&sink).await };
+                let round = round.unwrap_or_else(|error| {
+                    tracing::warn!(error = ?error, sink = sink.name(), "the outbox cannot be read");
+                    Round::default()
+                });
+                pause = round.pause.or(pause);
+                if round.tried == 0 {
+                    tokio::select! {
+                        () = cancel.cancelled() => return,
+                        () = tokio::time::sleep(IDLE) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Webhooks come and go while we run, so who is due is asked anew each time. Each has a task of its own.
+    async fn deliver_webhooks_until(&self, cancel: &CancellationToken) {
+        let mut tasks: JoinSet<(WebhookId, Option<Timestamp>)> = JoinSet::new();
+        // Who has a task now, and until when the others asked to be left alone.
+        let mut busy: HashMap<WebhookId, tokio::task::AbortHandle> = HashMap::new();
+        let mut paused: HashMap<WebhookId, Timestamp> = HashMap::new();
+        loop {
+            while let Some(ended) = tasks.try_join_next() {
+                if let Ok((id, Some(until))) = ended {
+                    paused.insert(id, until);
+                }
+            }
+            busy.retain(|_, task| !task.is_finished());
+            let now = self.now();
+            paused.retain(|_, until| *until > now);
+            match self.inner.store.webhooks_due(now).await {
+                Ok(due) => {
+                    for webhook in due {
+                        let id = webhook.id;
+                        if !busy.contains_key(&id) && !paused.contains_key(&id) {
+                            let engine = self.clone();
+                            let task = tasks.spawn(async move { (id, engine.drain_webhook(id).await) });
+                            busy.insert(id, task);
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(error = ?error, "the webhooks cannot be read"),
+            }
+            // What is cut off here is tried again by whoever delivers next.
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(IDLE) => {}
+            }
+        }
+    }
+
+    /// Delivers to one webhook until nothing is due. Says until when it wants to be left alone, if it does.
+    async fn drain_webhook(&self, id: WebhookId) -> Option<Timestamp> {
+        loop {
+            // Read anew: it may have been changed, disabled or removed since the last round.
+            let round = match self.inner.store.webhook_get(id).await {
+                Ok(Some(record)) if record.disabled.is_none() => {
+                    let sink: Arc<dyn Sink> = Arc::new(Webhook::new(self, record));
+                    self.deliver_due(&sink).await
+                }
+                Ok(_) => return None,
+                Err(error) => Err(error),
+            };
+            match round {
+                Ok(round) if round.pause.is_some() => return round.pause,
+                Ok(round) if round.tried > 0 => {}
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::warn!(error = ?error, webhook = %id, "the outbox cannot be read");
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn release_until(&self, cancel: &CancellationToken) {
+        loop {
+            if let Err(error) = self.release_claims().await {
+                tracing::warn!(error = ?error, "claims of dead processes cannot be ended");
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(RELEASE_EVERY) => {}
+            }
+        }
+    }
+
+    /// A claim of a process that was killed ends at once and not after its time.
+    async fn release_claims(&self) -> Result<()> {
+        for owner in self.inner.store.outbox_claimers().await? {
+            if Owner::is_gone(&owner) {
+                self.inner.store.outbox_release(&owner, self.now()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers until nothing is due any more or `patience` is over; for a command line without a server.
+    pub async fn deliver_for(&self, patience: Duration) -> Result<()> {
+        let hubs = async {
+            for sink in &self.inner.sinks {
+                loop {
+                    let round = self.deliver_due(sink).await?;
+                    if round.tried == 0 || round.pause.is_some() {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let webhooks = async {
+            let due = self.inner.store.webhooks_due(self.now()).await?;
+            let mut tasks = JoinSet::new();
+            for webhook in due {
+                let engine = self.clone();
+                tasks.spawn(async move { engine.drain_webhook(webhook.id).await });
+            }
+            while tasks.join_next().await.is_some() {}
+            Ok(())
+        };
+        let work = async {
+            self.release_claims().await?;
+            let (hubs, webhooks) = tokio::join!(hubs, webhooks);
+            hubs.and(webhooks)
+        };
+        tokio::time::timeout(patience, work).await.unwrap_or(Ok(()))
+    }
+
+    /// One round: the oldest due event of each of some sandboxes.
+    async fn deliver_due(&self, sink: &Arc<dyn Sink>) -> Result<Round> {
+        let (owner, now) = (self.inner.owner.as_str(), self.now());
+        let claimed = self.inner.store.outbox_claim(sink.name(), owner, now, CLAIM.after(now), BATCH).await?;
+        let mut round = Round { tried: claimed.len(), pause: None };
+        let mut tasks = JoinSet::new();
+        for delivery in claimed {
+            let (engine, sink) = (self.clone(), sink.clone());
+            tasks.spawn(async move { engine.deliver_one(&sink, delivery).await });
+        }
+        while let Some(task) = tasks.join_next().await {
+            match task {
+                Ok(Ok(pause)) => round.pause = round.pause.max(pause),
+                Ok(Err(error)) => {
+                    tracing::warn!(error = ?error, sink = sink.name(), "a delivery could not be recorded");
+                }
+                Err(error) => tracing::error!(%error, sink = sink.name(), "a delivery broke off"),
+            }
+        }
+        Ok(round)
+    }
+
+    /// Returns until when the sink wants to be left alone.
+    async fn deliver_one(&self, sink: &Arc<dyn Sink>, delivery: Delivery) -> Result<Option<Timestamp>> {
+        match sink.deliver(&delivery.event).await {
+            Ok(()) => self.inner.store.outbox_done(delivery.id).await.map(|()| None),
+            Err(undelivered) => self.put_off(sink, &delivery, undelivered).await,
+        }
+    }
+
+    async fn put_off(
+        &self,
+        sink: &Arc<dyn Sink>,
+        delivery: &Delivery,
+        undelivered: Undelivered,
+    ) -> Result<Option<Timestamp>> {
+        let now = self.now();
+        let why = undelivered.error.chain().join(": ");
+        if let Some(id) = sink.name().parse::<WebhookId>().ok().filter(|_| undelivered.gone) {
+            let buried =
+                self.inner.store.webhook_disable(id, &Disabled { at: now, reason: why.clone() }).await?;
+            tracing::warn!(webhook = %id, dead = buried, "a webhook is gone and was disabled: {why}");
+            return Ok(None);
+        }
+        let tries = delivery.attempts.saturating_add(1);
+        let age = now.as_millisecond().saturating_sub(delivery.queued_at.as_millisecond());
+        let age = Dur::from_millis(u64::try_from(age).unwrap_or(0));
+        let Some(wait) = sink.schedule().next(delivery.id, tries, age, undelivered.retry_after) else {
+            let event = &delivery.event.id;
+            tracing::warn!(%event, sink = sink.name(), tries, "a delivery is given up: {why}");
+            return self.inner.store.outbox_bury(delivery.id, &why, now).await.map(|()| None);
+        };
+        tracing::debug!(event = %delivery.event.id, sink = sink.name(), "a delivery failed and will be tried again: {why}");
+        self.inner.store.outbox_retry(delivery.id, wait.after(now), &why).await?;
+        Ok(undelivered.retry_after.map(|asked| asked.min(wait).after(now)))
+    }
+}

@@ -1,0 +1,154 @@
+//! The route of a request: who could do it, at what price, and who is asked first. Core decides; this only asks
+//! everybody what core needs to know.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+
+use sandboxer_core::capability::Capability;
+use sandboxer_core::extension::Location;
+use sandboxer_core::host::LOCAL;
+use sandboxer_core::placement::{Considered, Wish, offers};
+use sandboxer_core::profile::Profile;
+use sandboxer_core::request::CreateRequest;
+use sandboxer_core::route::{Candidate, Known, Offer, Price, Route, RouteDecision, candidates, decide, unmet};
+use sandboxer_core::sandbox::Quote;
+use sandboxer_core::spec::SandboxSpec;
+use sandboxer_core::{Dur, Result};
+
+use crate::Engine;
+use crate::hosts::absent;
+use crate::placement::Scene;
+
+/// The decision, and the whole quote of the offer that comes first.
+pub(crate) struct Decided {
+    pub(crate) route: RouteDecision,
+    pub(crate) quote: Option<Quote>,
+}
+
+impl Engine {
+    /// The wishes of configuration, profile and request together.
+    pub(crate) fn route_of(&self, profile: &Profile, request: &CreateRequest) -> Route {
+        Route::new(&self.inner.route, profile, request)
+    }
+
+    /// The extensions that are asked.
+    pub(crate) fn candidates(&self, route: &Route) -> Vec<String> {
+        let registry = &self.inner.registry;
+        let named: Vec<(&str, bool)> = registry
+            .ids()
+            .zip(registry.iter())
+            .map(|(id, extension)| (id, extension.describe().capability.only_by_name))
+            .collect();
+        let known: Vec<Known<'_>> =
+            named.iter().map(|(id, only_by_name)| Known { id, only_by_name: *only_by_name }).collect();
+        candidates(route, &known)
+    }
+
+    /// Every candidate in its order with the reason for or against it.
+    pub(crate) fn decide(
+        &self,
+        scene: &Scene,
+        profile: &Profile,
+        request: &CreateRequest,
+        spec: &SandboxSpec,
+        ttl: Dur,
+    ) -> Result<Decided> {
+        let only = self.wanted_host(request);
+        if let Some(name) = only.filter(|name| !scene.hosts.iter().any(|state| state.host.name == **name)) {
+            return Err(absent(name, scene.hosts.iter().map(|state| state.host.name.as_str())));
+        }
+        let (route, now) = (self.route_of(profile, request), self.now());
+        let asked: Vec<Asked> =
+            self.candidates(&route).into_iter().map(|id| self.ask(id, spec)).collect();
+        let considered: Vec<Considered> = asked
+            .iter()
+            .map(|one| Considered {
+                id: one.id.clone(),
+                capability: one.capability.clone(),
+                unmet: one.unmet.clone(),
+            })
+            .collect();
+        let wish = Wish {
+            only,
+            placement: &profile.placement,
+            regions: route.bounds.regions.iter().map(String::as_str).collect(),
+            resources: &spec.resources,
+            now,
+        };
+        let mut quotes: Vec<(String, String, Quote)> = Vec::new();
+        let mut all: Vec<Candidate<'_>> = Vec::new();
+        for offer in offers(&considered, &scene.hosts, &wish) {
+            let one = asked.iter().find(|one| one.id == offer.extension);
+            let price = match self.price(scene, &offer, spec, ttl) {
+                Ok(quote) => {
+                    let short = Price::Quoted((&quote).into());
+                    quotes.push((offer.extension.clone(), offer.host.clone(), quote));
+                    short
+                }
+                Err(error) => Price::Unknown(error.to_string()),
+            };
+            let backend = offer.backend();
+            all.push(Candidate {
+                location: self.location(scene, one, &offer),
+                capability: one.and_then(|one| one.capability.as_ref()),
+                price,
+                latency: scene.past.latency(&backend),
+                breakers: scene.past.breakers(&backend),
+                full: self.is_full(scene, &offer.extension),
+                offer,
+            });
+        }
+        let route = decide(&route, all, now, dice());
+        let quote = route.chosen().and_then(|chosen| {
+            let is_chosen = |(extension, host, _): &(String, String, Quote)| {
+                *extension == chosen.extension && *host == chosen.host
+            };
+            quotes.into_iter().find(is_chosen).map(|(_, _, quote)| quote)
+        });
+        Ok(Decided { route, quote })
+    }
+
+    fn ask(&self, id: String, spec: &SandboxSpec) -> Asked {
+        let extension = self.inner.registry.get(&id).ok();
+        let capability = extension.as_ref().map(|extension| extension.describe().capability);
+        let unmet = capability.as_ref().map(|capability| unmet(capability, spec)).unwrap_or_default();
+        let own = extension.map(|extension| extension.location()).unwrap_or_default();
+        let location = match self.inner.extension_limits.get(&id) {
+            Some(limits) => limits.location(own),
+            None => own,
+        };
+        Asked { id, capability, unmet, location }
+    }
+
+    fn price(&self, scene: &Scene, offer: &Offer, spec: &SandboxSpec, ttl: Dur) -> Result<Quote> {
+        let tariff = self.tariff(&offer.extension, &offer.host, &spec.resources)?;
+        tariff.quote(ttl, scene.terms.get(&offer.extension).copied().unwrap_or_default())
+    }
+
+    /// Where it would run: a host says so itself, a service elsewhere as its extension or the operator says.
+    fn location(&self, scene: &Scene, one: Option<&Asked>, offer: &Offer) -> Location {
+        let Some(one) = one else { return Location::default() };
+        let has_hosts = one.capability.as_ref().is_some_and(|can| can.host_local || can.host_ssh);
+        let host = scene.hosts.iter().find(|state| state.host.name == offer.host).map(|state| &state.host);
+        let (true, Some(host)) = (has_hosts, host) else { return one.location.clone() };
+        let regions: Vec<String> = host.region.iter().cloned().collect();
+        let residency = host.labels.get("residency").cloned().into_iter().chain(regions.clone()).collect();
+        // What the operator says about an extension on this machine holds where the machine itself says nothing.
+        if offer.host == LOCAL && regions.is_empty() && host.labels.is_empty() {
+            return one.location.clone();
+        }
+        Location { regions, residency }
+    }
+}
+
+/// One extension, asked about a request.
+struct Asked {
+    id: String,
+    capability: Option<Capability>,
+    unmet: Vec<String>,
+    location: Location,
+}
+
+/// A number that nobody can foresee, where chance decides.
+fn dice() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

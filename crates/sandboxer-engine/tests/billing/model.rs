@@ -1,0 +1,307 @@
+//! Random lives of sandboxes on processes that die in the middle of anything: the books are always right.
+//!
+//! A process is an engine with a store and a runtime of its own on the same file and backend. Its death drops the runtime,
+//! and with it every step that had not been finished.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sandboxer_core::ledger::{Kind, Meter, WORLD};
+use sandboxer_core::page::Limit;
+use sandboxer_core::request::CreateRequest;
+use sandboxer_core::sandbox::{Sandbox, reason};
+use sandboxer_core::tariff::Phase;
+use sandboxer_core::{Dur, ErrorKind, Money, SandboxId, State};
+use sandboxer_engine::{CreateOptions, Engine};
+use sandboxer_store::sqlite::{SqliteStore, StoreOptions};
+use sandboxer_store::{EventFilter, Filter, MeterFilter, Store, Transfer};
+use sandboxer_testkit::{Scripted, TestClock, workshop};
+use tokio::runtime::Runtime;
+
+use crate::fixture::{ACCOUNT, PRICE, me, money};
+
+/// Enough for about four sandboxes of the longest life.
+const PAID_IN: &str = "30";
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Create { ttl: u64, key: Option<u8> },
+    Extend { which: usize, by: u64 },
+    Pause { which: usize },
+    Resume { which: usize },
+    Destroy { which: usize },
+    /// The provider lost it.
+    Lose { which: usize },
+    Look { which: usize },
+    Advance { by: u64 },
+    PutBack { by: u64 },
+    Reconcile,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    op: Op,
+    /// The process dies so many microseconds into it.
+    dies: Option<u64>,
+    /// Which of the two processes does it.
+    second: bool,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let which = 0_usize..6;
+    prop_oneof![
+        4 => (10_u64..700, proptest::option::of(0_u8..3)).prop_map(|(ttl, key)| Op::Create { ttl, key }),
+        2 => (which.clone(), 1_u64..900).prop_map(|(which, by)| Op::Extend { which, by }),
+        2 => which.clone().prop_map(|which| Op::Pause { which }),
+        2 => which.clone().prop_map(|which| Op::Resume { which }),
+        2 => which.clone().prop_map(|which| Op::Destroy { which }),
+        1 => which.clone().prop_map(|which| Op::Lose { which }),
+        2 => which.prop_map(|which| Op::Look { which }),
+        4 => (1_u64..200).prop_map(|by| Op::Advance { by }),
+        1 => (1_u64..100).prop_map(|by| Op::PutBack { by }),
+        1 => Just(Op::Reconcile),
+    ]
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let dies = prop_oneof![3 => Just(None), 1 => (0_u64..4_000).prop_map(Some)];
+    (op(), dies, any::<bool>()).prop_map(|(op, dies, second)| Turn { op, dies, second })
+}
+
+struct Process {
+    runtime: Runtime,
+    engine: Engine,
+    store: Arc<dyn Store>,
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    extension: Scripted,
+    clock: Arc<TestClock>,
+    processes: [Process; 2],
+    known: Vec<SandboxId>,
+    clock_went_back: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (extension, clock) = (Scripted::default(), Arc::new(TestClock::default()));
+        extension.script(|script| {
+            script.checkpoints = true;
+            script.provision_takes = Duration::from_micros(300);
+        });
+        let processes = [(); 2].map(|()| begin(&folder, &extension, &clock));
+        let world = Self { folder, extension, clock, processes, known: Vec::new(), clock_went_back: false };
+        let transfer = Transfer {
+            id: "paid in".into(),
+            kind: Kind::Credit,
+            from: WORLD.into(),
+            to: ACCOUNT.into(),
+            amount: money(PAID_IN),
+            memo: String::new(),
+            time: world.processes[0].engine.now(),
+        };
+        let first = &world.processes[0];
+        first.runtime.block_on(first.store.transfer(&transfer)).unwrap();
+        world
+    }
+
+    fn take(&mut self, turn: Turn) {
+        match turn.op {
+            Op::Advance { by } => return self.clock.advance(Dur::from_secs(by)),
+            Op::PutBack { by } => {
+                self.clock_went_back = true;
+                return self.clock.put_back(Dur::from_secs(by));
+            }
+            Op::Lose { which } => {
+                if let Some(id) = self.pick(which) {
+                    self.extension.lose(&id.to_string());
+                }
+                return;
+            }
+            _ => {}
+        }
+        let index = usize::from(turn.second);
+        let (op, target) = (turn.op, self.target(turn.op));
+        let process = &self.processes[index];
+        let engine = process.engine.clone();
+        let task = process.runtime.spawn(async move { act(&engine, op, target).await });
+        match turn.dies {
+            None => process.runtime.block_on(task).unwrap(),
+            Some(after) => {
+                std::thread::sleep(Duration::from_micros(after));
+                self.kill(index);
+            }
+        }
+        self.learn();
+        self.check_books();
+    }
+
+    /// The process is gone at once, and another one takes its place and looks around.
+    fn kill(&mut self, index: usize) {
+        let next = begin(&self.folder, &self.extension, &self.clock);
+        let dead = std::mem::replace(&mut self.processes[index], next);
+        dead.runtime.shutdown_timeout(Duration::from_secs(5));
+        // Nobody can tell that the owner of a lease is gone when it was this very process: leases run out instead.
+        self.clock.advance(Dur::from_secs(200));
+        let process = &self.processes[index];
+        process.runtime.block_on(process.engine.reconcile()).unwrap();
+    }
+
+    fn target(&self, op: Op) -> Option<SandboxId> {
+        match op {
+            Op::Extend { which, .. }
+            | Op::Pause { which }
+            | Op::Resume { which }
+            | Op::Destroy { which }
+            | Op::Look { which } => self.pick(which),
+            _ => None,
+        }
+    }
+
+    fn pick(&self, which: usize) -> Option<SandboxId> {
+        (!self.known.is_empty()).then(|| self.known[which % self.known.len()])
+    }
+
+    fn all(&self) -> Vec<Sandbox> {
+        let process = &self.processes[0];
+        let filter = Filter { all: true, ..Filter::default() };
+        let page = process.store.list(&filter, None, Limit::new(Limit::MAX).unwrap());
+        process.runtime.block_on(page).unwrap().items
+    }
+
+    fn learn(&mut self) {
+        self.known = self.all().iter().map(|sandbox| sandbox.sandbox_id).collect();
+        self.known.sort();
+    }
+
+    fn check_books(&self) {
+        let process = &self.processes[0];
+        let audit = process.runtime.block_on(process.store.audit()).unwrap();
+        assert!(audit.wrong.is_empty(), "{:#?}", audit.wrong);
+        let account = process.runtime.block_on(process.store.account(ACCOUNT)).unwrap().unwrap();
+        assert!(account.balance >= Money::ZERO, "{account:?}");
+    }
+
+    /// Everything is brought to its end, and then each life is added up anew.
+    fn finish(mut self) {
+        // A lease of a process that died last may still run.
+        self.clock.advance(Dur::from_secs(200));
+        let process = &self.processes[0];
+        process.runtime.block_on(async {
+            process.engine.reconcile().await.unwrap();
+            for sandbox in self.known.clone() {
+                process.engine.destroy(&me(), sandbox).await.unwrap();
+            }
+        });
+        self.learn();
+        self.check_books();
+        assert!(self.extension.living().is_empty(), "{:?}", self.extension.living());
+        let mut charged = Money::ZERO;
+        for sandbox in self.all() {
+            assert_eq!(sandbox.state, State::Destroyed);
+            charged = charged.checked_add(self.check_life(&sandbox)).unwrap();
+        }
+        let process = &self.processes[0];
+        let account = process.runtime.block_on(process.store.account(ACCOUNT)).unwrap().unwrap();
+        assert_eq!(account.held, Money::ZERO);
+        assert_eq!(account.balance.checked_add(charged).unwrap(), money(PAID_IN));
+        for process in self.processes {
+            process.runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+
+    /// What one sandbox was charged, after its intervals were found to be neither twice nor missing.
+    fn check_life(&self, sandbox: &Sandbox) -> Money {
+        let process = &self.processes[0];
+        let id = sandbox.sandbox_id;
+        let filter = MeterFilter { sandbox: Some(id), ..MeterFilter::default() };
+        let meters = process.store.meters(&filter, None, Limit::new(Limit::MAX).unwrap());
+        let meters: Vec<Meter> = process.runtime.block_on(meters).unwrap().items;
+        let cost = sandbox.cost.as_ref().unwrap_or_else(|| panic!("{id} ended without its cost"));
+        let mut intervals: BTreeMap<u32, &Meter> = BTreeMap::new();
+        for meter in &meters {
+            assert!(intervals.insert(meter.sequence, meter).is_none(), "one meter is charged at a time: {meters:#?}");
+        }
+        assert!(intervals.keys().copied().eq(1..=intervals.len() as u32), "{intervals:#?}");
+        let mut sum = Money::ZERO;
+        let mut last_end = None;
+        for meter in intervals.values() {
+            let end = meter.ended_at.unwrap_or_else(|| panic!("an interval that never ended: {meter:?}"));
+            let start = last_end.or(sandbox.ready_at).unwrap();
+            assert!(meter.started_at >= start, "{intervals:#?}");
+            assert!(self.clock_went_back || meter.started_at == start, "time is missing: {intervals:#?}");
+            let rate = if meter.state == Phase::Running { 10_000 } else { 1_000 };
+            let time = end.as_millisecond() - meter.started_at.as_millisecond();
+            assert_eq!(meter.cost.nanos(), i128::from(time) * rate, "{meter:?}");
+            sum = sum.checked_add(meter.cost).unwrap();
+            last_end = Some(end);
+        }
+        assert_eq!(sandbox.ready_at.is_some(), !intervals.is_empty());
+        assert_eq!(cost.upstream, sum);
+        assert_eq!(cost.charged, sum.min(cost.quoted), "{cost:?}");
+        if let (Some(end), Some(reason::REQUESTED)) = (last_end, sandbox.reason.as_deref()) {
+            let asked = self.asked_at(id).min(sandbox.expires_at);
+            assert!(self.clock_went_back || end == asked, "{end} is not {asked}");
+        }
+        cost.charged
+    }
+
+    fn asked_at(&self, id: SandboxId) -> jiff::Timestamp {
+        let process = &self.processes[0];
+        let filter = EventFilter { subject: Some(id), owner_key: None };
+        let events = process.store.events(&filter, 0, Limit::new(Limit::MAX).unwrap());
+        let events = process.runtime.block_on(events).unwrap();
+        events.iter().find(|placed| placed.event.kind.ends_with(".destroying")).unwrap().event.time
+    }
+}
+
+fn begin(folder: &tempfile::TempDir, extension: &Scripted, clock: &Arc<TestClock>) -> Process {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let path = folder.path().join("model.db");
+    let store: Arc<dyn Store> =
+        Arc::new(runtime.block_on(SqliteStore::open(&path, StoreOptions::default())).unwrap());
+    let engine = workshop::engine_over(store.clone(), extension, clock, PRICE);
+    Process { runtime, engine, store }
+}
+
+/// One step. What is refused is refused for a reason that can be.
+async fn act(engine: &Engine, op: Op, target: Option<SandboxId>) {
+    let caller = me();
+    let outcome = match (op, target) {
+        (Op::Create { ttl, key }, _) => {
+            let request = CreateRequest { ttl: Some(Dur::from_secs(ttl)), ..CreateRequest::default() };
+            let idempotency_key = key.map(|key| format!("key {key} {ttl}"));
+            let options = CreateOptions { idempotency_key, ..CreateOptions::default() };
+            engine.create(&caller, request, options).await.map(drop)
+        }
+        (Op::Extend { by, .. }, Some(id)) => engine.extend_ttl(&caller, id, Dur::from_secs(by)).await.map(drop),
+        (Op::Pause { .. }, Some(id)) => engine.pause(&caller, id).await.map(drop),
+        (Op::Resume { .. }, Some(id)) => engine.resume(&caller, id).await.map(drop),
+        (Op::Destroy { .. }, Some(id)) => engine.destroy(&caller, id).await.map(drop),
+        (Op::Look { .. }, Some(id)) => engine.get(&caller, id).await.map(drop),
+        (Op::Reconcile, _) => engine.reconcile().await.map(drop),
+        _ => Ok(()),
+    };
+    if let Err(error) = outcome {
+        let expected =
+            [ErrorKind::InsufficientCredits, ErrorKind::IllegalState, ErrorKind::TtlAboveMax, ErrorKind::Conflict];
+        assert!(expected.contains(&error.kind()), "{op:?}: {error:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_books_are_right_whatever_happens(turns in proptest::collection::vec(turn(), 1..30)) {
+        let mut world = World::new();
+        for turn in turns {
+            world.take(turn);
+        }
+        world.finish();
+    }
+}

@@ -1,0 +1,84 @@
+//! Budgets: set, listed, and asked before more is held.
+
+use jiff::Timestamp;
+use sandboxer_core::ledger::{Budget, Period, parse_subject};
+use sandboxer_core::{Error, ErrorKind, Money};
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteConnection;
+
+use super::amount::{self, money};
+use super::days::{self, Days};
+use crate::sqlite::fault::Attempt;
+
+pub(super) const LIST: &str = "SELECT b.subject, b.period, b.most, (SELECT coalesce(sum(s.used), 0) FROM spend s \
+    WHERE s.subject = b.subject AND s.day BETWEEN iif(b.period = 'day', $1, $2) AND iif(b.period = 'day', $1, $3)) \
+    FROM budgets b ORDER BY b.subject, b.period";
+
+/// A budget with what was used of it in the current period.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) subject: String,
+    pub(super) period: Period,
+    pub(super) most: i64,
+    pub(super) used: i64,
+}
+
+/// Whether every budget has room for so much more.
+pub(super) fn check(budgets: &[Standing], more: i64) -> Attempt<()> {
+    let full = |budget: &&Standing| budget.used.checked_add(more).is_none_or(|sum| sum > budget.most);
+    let Some(budget) = budgets.iter().find(full) else { return Ok(()) };
+    let Standing { subject, period, most, used } = budget;
+    let (most, used, more) = (money(*most), money(*used), money(more));
+    Err(Error::new(
+        ErrorKind::InsufficientCredits,
+        format!("the budget of {subject} for the {period} is {most}: {used} are used, and {more} more must be held"),
+    )
+    .with_hint(format!(
+        "`sandboxer credits budget set {subject} --per {period} --limit AMOUNT` raises it; or wait {}",
+        days::next(*period)
+    ))
+    .with_context("budget", subject)
+    .with_context("period", period.as_str())
+    .with_context("limit", most.to_string())
+    .with_context("used", used.to_string())
+    .with_context("needed", more.to_string())
+    .into())
+}
+
+pub(super) async fn set(
+    connection: &mut SqliteConnection,
+    subject: &str,
+    period: Period,
+    limit: Option<Money>,
+) -> Attempt<()> {
+    let subject = parse_subject(subject)?;
+    let Some(limit) = limit else {
+        let sql = "DELETE FROM budgets WHERE subject = ? AND period = ?";
+        sqlx::query(sql).bind(subject).bind(period.as_str()).execute(connection).await?;
+        return Ok(());
+    };
+    let sql = "INSERT INTO budgets (subject, period, most) VALUES (?, ?, ?) \
+               ON CONFLICT (subject, period) DO UPDATE SET most = excluded.most";
+    sqlx::query(sql)
+        .bind(subject)
+        .bind(period.as_str())
+        .bind(amount::nanos("a budget", limit)?)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn list(connection: &mut SqliteConnection, now: Timestamp) -> Attempt<Vec<Budget>> {
+    let days = Days::of(now);
+    let rows =
+        sqlx::query(LIST).bind(days.day).bind(days.first).bind(days.last).fetch_all(connection).await?;
+    let budget = |row: &sqlx::sqlite::SqliteRow| -> Attempt<Budget> {
+        Ok(Budget {
+            subject: row.try_get(0)?,
+            period: row.try_get::<&str, _>(1)?.parse()?,
+            limit: money(row.try_get(2)?),
+            used: money(row.try_get(3)?),
+        })
+    };
+    rows.iter().map(budget).collect()
+}

@@ -1,0 +1,107 @@
+//! What routing remembers, in SQLite.
+
+mod breakers;
+mod latency;
+mod slots;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sandboxer_core::route::{Backend, Breaker, Digest, ExtensionLimits, Slots};
+use sandboxer_core::{Dur, Result, SandboxId};
+use sqlx::Row as _;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+
+use super::fault::Attempt;
+use super::rows::micros;
+use super::SqliteStore;
+use crate::memory::{RouteFailure, RouteMemory, RoutePast};
+
+/// Latencies of one profile and all breakers, told apart by whether there is a class.
+pub(super) const PAST: &str = "\
+    SELECT NULL, extension, host, p50_ms, p95_ms, samples, weight, updated_at, NULL FROM route_latency \
+    WHERE profile = ? \
+    UNION ALL \
+    SELECT class, extension, host, failures, open_until, probe_until, NULL, last_at, reason FROM route_breakers";
+
+async fn past(connection: &mut SqliteConnection, profile: &str) -> Attempt<RoutePast> {
+    let mut out = RoutePast::default();
+    for row in sqlx::query(PAST).bind(profile).fetch_all(connection).await? {
+        match row.try_get::<Option<&str>, _>(0)? {
+            None => out.latency.push((backend(&row)?, latency::digest(&row)?)),
+            Some(class) => out.breakers.push((backend(&row)?, breakers::breaker(class, &row)?)),
+        }
+    }
+    Ok(out)
+}
+
+fn backend(row: &SqliteRow) -> Attempt<Backend> {
+    Ok(Backend { extension: row.try_get(1)?, host: row.try_get(2)? })
+}
+
+async fn forget(connection: &mut SqliteConnection, before: Timestamp) -> Attempt<()> {
+    for sql in [
+        "DELETE FROM route_latency WHERE updated_at < ?",
+        "DELETE FROM route_breakers WHERE max(last_at, coalesce(open_until, 0)) < ?",
+        "DELETE FROM route_slots WHERE taken_at < ? AND NOT EXISTS \
+         (SELECT 1 FROM sandboxes WHERE id = sandbox_id AND state <> 'destroyed')",
+    ] {
+        sqlx::query(sql).bind(micros(before)).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl RouteMemory for SqliteStore {
+    async fn route_past(&self, profile: &str) -> Result<RoutePast> {
+        read!(self, "route_past", c => past(c, profile))
+    }
+
+    async fn route_ready(
+        &self,
+        backend: &Backend,
+        profile: &str,
+        took: Dur,
+        now: Timestamp,
+    ) -> Result<Digest> {
+        write!(self, "route_ready", c => latency::add(c, backend, profile, took, now))
+    }
+
+    async fn route_failed(
+        &self,
+        backend: &Backend,
+        failure: &RouteFailure<'_>,
+        now: Timestamp,
+    ) -> Result<Breaker> {
+        write!(self, "route_failed", c => breakers::failed(c, backend, failure, now))
+    }
+
+    async fn route_probe(&self, backend: &Backend, until: Timestamp, now: Timestamp) -> Result<bool> {
+        write!(self, "route_probe", c => breakers::probe(c, backend, until, now))
+    }
+
+    async fn route_unprobe(&self, backend: &Backend) -> Result<()> {
+        write!(self, "route_unprobe", c => breakers::unprobe(c, backend))
+    }
+
+    async fn route_slots(&self, extension: &str, limits: &ExtensionLimits, now: Timestamp) -> Result<Slots> {
+        read!(self, "route_slots", c => slots::taken(c, extension, None, limits, now))
+    }
+
+    async fn route_slot_take(
+        &self,
+        extension: &str,
+        sandbox: SandboxId,
+        limits: &ExtensionLimits,
+        now: Timestamp,
+    ) -> Result<Option<String>> {
+        write!(self, "route_slot_take", c => slots::take(c, extension, sandbox, limits, now))
+    }
+
+    async fn route_slots_adopt(&self, extension: &str) -> Result<()> {
+        write!(self, "route_slots_adopt", c => slots::adopt(c, extension))
+    }
+
+    async fn route_forget(&self, before: Timestamp) -> Result<()> {
+        write!(self, "route_forget", c => forget(c, before))
+    }
+}

@@ -1,0 +1,84 @@
+//! Creates that were let through to an extension with limits.
+//!
+//! A slot counts for as long as its sandbox lives and is there or may be there: a sandbox that ended or moved on has
+//! none, without anybody giving it back.
+
+use jiff::Timestamp;
+use sandboxer_core::SandboxId;
+use sandboxer_core::route::{ExtensionLimits, Slots};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection as _, Row as _};
+
+use crate::sqlite::fault::Attempt;
+use crate::sqlite::rows::micros;
+
+/// A slot whose sandbox is not there any more counts for the rate only, while that looks back so far.
+const TAKEN: &str = "\
+    SELECT count(sandboxes.id), \
+           count(CASE WHEN state IN ('requested', 'provisioning') THEN 1 END), \
+           count(CASE WHEN taken_at > ? THEN 1 END) \
+    FROM route_slots LEFT JOIN sandboxes ON sandboxes.id = sandbox_id AND state <> 'destroyed' \
+         AND (json_extract(doc, '$.extension') = route_slots.extension \
+              OR json_extract(doc, '$.route.hedge.extension') = route_slots.extension) \
+    WHERE route_slots.extension = ? AND sandbox_id <> ?";
+
+pub(super) async fn taken(
+    connection: &mut SqliteConnection,
+    extension: &str,
+    but: Option<SandboxId>,
+    limits: &ExtensionLimits,
+    now: Timestamp,
+) -> Attempt<Slots> {
+    let row = sqlx::query(TAKEN)
+        .bind(window_start(limits, now))
+        .bind(extension)
+        .bind(but.map(|id| id.to_string()).unwrap_or_default())
+        .fetch_one(connection)
+        .await?;
+    let number = |index| Ok::<_, sqlx::Error>(u32::try_from(row.try_get::<i64, _>(index)?).unwrap_or(u32::MAX));
+    Ok(Slots { living: number(0)?, creating: number(1)?, recent: number(2)? })
+}
+
+fn window_start(limits: &ExtensionLimits, now: Timestamp) -> i64 {
+    let window = i64::try_from(limits.window().as_millis()).unwrap_or(i64::MAX);
+    micros(now).saturating_sub(window.saturating_mul(1_000))
+}
+
+pub(super) async fn take(
+    connection: &mut SqliteConnection,
+    extension: &str,
+    sandbox: SandboxId,
+    limits: &ExtensionLimits,
+    now: Timestamp,
+) -> Attempt<Option<String>> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let slots = taken(&mut tx, extension, Some(sandbox), limits, now).await?;
+    if let Some(reason) = limits.refuse(slots) {
+        return Ok(Some(reason));
+    }
+    sqlx::query("INSERT OR REPLACE INTO route_slots VALUES (?, ?, ?)")
+        .bind(extension)
+        .bind(sandbox.to_string())
+        .bind(micros(now))
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query(
+        "DELETE FROM route_slots WHERE extension = ? AND taken_at <= ? AND NOT EXISTS \
+         (SELECT 1 FROM sandboxes WHERE id = sandbox_id AND state <> 'destroyed')",
+    )
+    .bind(extension)
+    .bind(window_start(limits, now))
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(None)
+}
+
+pub(super) async fn adopt(connection: &mut SqliteConnection, extension: &str) -> Attempt<()> {
+    let sql = "INSERT OR IGNORE INTO route_slots \
+               SELECT ?, id, created_at FROM sandboxes INDEXED BY sandboxes_living \
+               WHERE state NOT IN ('destroyed', 'requested', 'provisioning') AND state <> 'destroyed' \
+               AND json_extract(doc, '$.extension') = ?";
+    sqlx::query(sql).bind(extension).bind(extension).execute(connection).await?;
+    Ok(())
+}
