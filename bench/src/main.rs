@@ -15,6 +15,7 @@ mod machine;
 mod memory;
 mod options;
 mod ours;
+mod payments;
 mod peers;
 mod report;
 mod results;
@@ -119,6 +120,11 @@ fn measure(options: &Options, temp: &Path, results: &mut Results) -> Result<()> 
         report::note("extensions beside the bare tools");
         extensions::run(options, temp, results)?;
         report::print(&report::extensions(results));
+    }
+    if options.phases.contains(&Phase::Payments) {
+        report::note("routes, money and events");
+        payments::run(options, &temp.join("payments"), results)?;
+        report::print(&report::payments(results));
     }
     Ok(())
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{api, extensions};
+use crate::{api, extensions, payments};
 
 pub(crate) const USAGE: &str = "\
 usage: sandboxer-bench [--quick] [--only PHASE]… [--binary FILE] [--floor FILE] [--results FOLDER]
   --quick     few samples: shows that everything works, not how fast it is
-  --only      startup, burst, memory, api or extensions; may be repeated
+  --only      startup, burst, memory, api, extensions or payments; may be repeated
   --binary    the sandboxer to measure; beside this program unless given
   --floor     the example `floor` of the runtime; in examples/ beside this program unless given
   --results   where the JSON goes; bench/results unless given";
@@ -21,6 +21,7 @@ pub(crate) enum Phase {
     Memory,
     Api,
     Extensions,
+    Payments,
 }
 
 /// How much of everything.
@@ -35,6 +36,7 @@ pub(crate) struct Sizes {
     pub(crate) levels: &'static [usize],
     pub(crate) api: api::Sizes,
     pub(crate) extensions: extensions::Sizes,
+    pub(crate) payments: payments::Sizes,
 }
 
 const FULL: Sizes = Sizes {
@@ -47,6 +49,7 @@ const FULL: Sizes = Sizes {
     levels: &[1, 100, 500],
     api: api::Sizes { stored: 100_000, reads: 1_000, creates: 200 },
     extensions: extensions::Sizes { docker: 30, ssh: 200, stacks: 20, files: 10_000, syncs: 20 },
+    payments: payments::Sizes { creates: 300, transfers: 50_000, events: 10_000 },
 };
 const QUICK: Sizes = Sizes {
     quick: true,
@@ -58,6 +61,7 @@ const QUICK: Sizes = Sizes {
     levels: &[1, 20],
     api: api::Sizes { stored: 2_000, reads: 50, creates: 10 },
     extensions: extensions::Sizes { docker: 3, ssh: 10, stacks: 3, files: 500, syncs: 3 },
+    payments: payments::Sizes { creates: 20, transfers: 2_000, events: 200 },
 };
 
 pub(crate) struct Options {
@@ -65,6 +69,8 @@ pub(crate) struct Options {
     pub(crate) phases: Vec<Phase>,
     pub(crate) binary: PathBuf,
     pub(crate) floor: PathBuf,
+    /// The measuring programs of the crates.
+    pub(crate) examples: PathBuf,
     pub(crate) results: PathBuf,
 }
 
@@ -78,6 +84,7 @@ impl Options {
             phases: Vec::new(),
             binary: beside.join("sandboxer"),
             floor: beside.join("examples/floor"),
+            examples: beside.join("examples"),
             results: PathBuf::from("bench/results"),
         };
         while let Some(arg) = args.next() {
@@ -93,7 +100,14 @@ impl Options {
             }
         }
         if options.phases.is_empty() {
-            options.phases = vec![Phase::Startup, Phase::Burst, Phase::Memory, Phase::Api, Phase::Extensions];
+            options.phases = vec![
+                Phase::Startup,
+                Phase::Burst,
+                Phase::Memory,
+                Phase::Api,
+                Phase::Extensions,
+                Phase::Payments,
+            ];
         }
         Ok(Some(options))
     }
@@ -106,6 +120,7 @@ fn phase(name: &str) -> Result<Phase> {
         "memory" => Phase::Memory,
         "api" => Phase::Api,
         "extensions" => Phase::Extensions,
+        "payments" => Phase::Payments,
         other => bail!("`{other}` is not a phase"),
     })
 }
@@ -120,7 +135,7 @@ mod tests {
 
     #[test]
     fn everything_is_measured_unless_told_otherwise() {
-        assert_eq!(parse(&[]).unwrap().unwrap().phases.len(), 5);
+        assert_eq!(parse(&[]).unwrap().unwrap().phases.len(), 6);
         let some = parse(&["--quick", "--only", "api"]).unwrap().unwrap();
         assert_eq!(some.phases, [Phase::Api]);
         assert!(some.sizes.quick);

@@ -161,6 +161,21 @@ pub(crate) fn extensions(results: &Results) -> String {
     out
 }
 
+pub(crate) fn payments(results: &Results) -> String {
+    const ROWS: [(&str, &str); 3] = [
+        ("health", "GET /healthz: the way through the connection"),
+        ("create", "create: route, hold, provider, first interval"),
+        ("destroy", "destroy: provider, settlement"),
+    ];
+    let head = ["ms over HTTP", "p50", "p95", "p99", "n", ""].map(str::to_owned);
+    let found = ROWS.iter().filter_map(|(name, label)| Some(row(label, results.payments(name)?, None)));
+    let mut out = table("Control plane on a provider that takes no time", &head, &found.collect::<Vec<_>>());
+    for (name, value) in &results.figures {
+        out.push_str(&format!("{name}: {value}\n"));
+    }
+    out
+}
+
 pub(crate) fn api(results: &Results) -> String {
     let full = format!("{} stored: p50", results.stored);
     let head =

@@ -9,6 +9,7 @@ use crate::burst::Burst;
 use crate::contender::Table;
 use crate::extensions::Stacks;
 use crate::memory::Level;
+use crate::payments::Figures;
 use crate::stats::Summary;
 use crate::verdict::Verdict;
 
@@ -26,6 +27,9 @@ pub(crate) struct Results {
     pub(crate) stacks: Option<Stacks>,
     /// How many files the mirrored folder had.
     pub(crate) mirrored: usize,
+    pub(crate) payments: Table,
+    /// What the measuring programs of the crates found.
+    pub(crate) figures: Figures,
     /// Peers that were left out, and why.
     pub(crate) skipped: Vec<String>,
 }
@@ -41,6 +45,10 @@ impl Results {
 
     pub(crate) fn extensions(&self, name: &str) -> Option<Summary> {
         self.extensions.get(name).map(crate::stats::Samples::summary)
+    }
+
+    pub(crate) fn payments(&self, name: &str) -> Option<Summary> {
+        self.payments.get(name).map(crate::stats::Samples::summary)
     }
 
     pub(crate) fn to_json(&self, verdicts: &[Verdict]) -> Map<String, Value> {
@@ -64,6 +72,7 @@ impl Results {
                 "mirrored_files": self.mirrored,
             }),
         );
+        out.insert("payments".into(), json!({ "measured": table(&self.payments), "figures": self.figures }));
         out.insert("skipped".into(), json!(self.skipped));
         out.insert("verdicts".into(), verdicts.iter().map(Verdict::to_json).collect());
         out

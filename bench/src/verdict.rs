@@ -91,6 +91,7 @@ pub(crate) fn of(results: &Results) -> Vec<Verdict> {
         "ms",
     ));
     verdicts.extend(extensions(results));
+    verdicts.extend(payments(results));
     verdicts
 }
 
@@ -129,6 +130,34 @@ fn extensions(results: &Results) -> [Verdict; 4] {
             p50("mirror_sync").filter(|_| results.mirrored >= 10_000).map(|p50| (p50, 1_000.0)),
             "ms",
         ),
+    ]
+}
+
+fn payments(results: &Results) -> [Verdict; 5] {
+    let figure = |name: &str| results.figures.get(name).copied();
+    let at_most = |target: &str, name: &str, limit: f64, unit: &str| {
+        Verdict::at_most(target, figure(name).map(|measured| (measured, limit)), unit)
+    };
+    let rate = figure("ledger_transfers_per_second");
+    let lost = figure("outbox_lost").zip(figure("outbox_events"));
+    [
+        at_most("a route over 50 offers with 1,000 rows of history: below 50 µs", "route_p50_us", 50.0, "µs"),
+        Verdict::at_most(
+            "a create on a provider that takes no time, with the ledger on: p50 below 2 ms",
+            results.payments("create").map(|summary| (summary.p50, 2.0)),
+            "ms",
+        ),
+        Verdict {
+            target: "5,000 ledger transactions a second on SQLite".into(),
+            measured: rate.map_or("not measured".into(), |rate| format!("{rate:.0} a second")),
+            met: rate.map(|rate| rate >= 5_000.0),
+        },
+        at_most("the balance with 100,000 entries: below 1 ms", "ledger_balance_p99_us", 1_000.0, "µs"),
+        Verdict {
+            target: "10,000 events out, the sink fails half the time, ten kills: none lost".into(),
+            measured: lost.map_or("not measured".into(), |(lost, of)| format!("{lost:.0} of {of:.0} lost")),
+            met: lost.map(|(lost, of)| lost == 0.0 && of >= 10_000.0),
+        },
     ]
 }
 

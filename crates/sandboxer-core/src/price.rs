@@ -7,6 +7,7 @@
 mod apply;
 mod card;
 mod decode;
+mod rate;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn not_too_often_and_after_a_clock_that_went_back() {
         let (signs, id) = (Signs::default(), SandboxId::generate());
-        let at = |second| Timestamp::from_second(1_800_000_000 + second).unwrap();
+        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
         let every = Dur::from_secs(5);
         assert!(signs.is_due(id, at(0), every));
         assert!(!signs.is_due(id, at(4), every));

@@ -13,7 +13,7 @@ use crate::record::Record;
 pub(crate) const HEADER: &str =
     "tag,id,started_at,ended_at,seconds,vcpu,memory_mb,cost,currency,key,reason\n";
 /// A longer file is put aside, and what was put aside before it is gone.
-const LONGEST: u64 = 16 << 20;
+const LONGEST: u64 = 4 << 20;
 
 pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("usage.csv")

@@ -1,5 +1,6 @@
 //! `meters`: what was used, interval by interval.
 
+use sandboxer_core::Dur;
 use sandboxer_core::ledger::Meter;
 use sandboxer_core::page::{Limit, Page};
 
@@ -31,7 +32,7 @@ pub(super) async fn run(command: MetersCommand, api: &dyn Api, printer: &Printer
             meter.meter.clone(),
             meter.state.as_str().into(),
             meter.started_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            if runs { "runs".into() } else { human::dur(meter.time) },
+            time(meter),
             if runs { String::new() } else { meter.cost.to_string() },
             format!("{}{assumed}", meter.what),
         ]);
@@ -41,6 +42,14 @@ pub(super) async fn run(command: MetersCommand, api: &dyn Api, printer: &Printer
         printer.note(&format!("there are more: --cursor {cursor}"));
     }
     Ok(ExitStatus::SUCCESS)
+}
+
+fn time(meter: &Meter) -> String {
+    match meter.ended_at {
+        None => "runs".into(),
+        Some(_) if meter.time == Dur::ZERO => "once".into(),
+        Some(_) => human::dur(meter.time),
+    }
 }
 
 async fn collect(args: MetersListArgs, api: &dyn Api) -> Outcome<Page<Meter>> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jiff::civil::Date;
 
 use super::PriceFile;
-use super::apply::{is_dearer, thousandths};
-use super::card::{Basis, HostPrice, MeterName, PriceCard, PriceDefaults, PricePeriod, PriceRate};
+use super::apply::thousandths;
+use super::card::{Basis, HostPrice, MeterName, PriceCard, PriceDefaults, PriceRate};
+use super::rate::{MAX_NAME, amount, rates, slots, within};
 use crate::duration::Dur;
 use crate::error::{Error, ErrorKind, Result};
 use crate::money::Money;
@@ -17,7 +18,6 @@ use crate::profile::fields::Fields;
 use crate::profile::node::{Node, Path, Value, refuse_source};
 use crate::profile::yaml;
 use crate::suggest::printable;
-use crate::tariff::{Charged, Phase};
 
 static TOP: Section = Section {
     name: "",
@@ -34,44 +34,12 @@ static TOP: Section = Section {
         "hosts",
     ],
 };
-static RATE: Section = Section {
-    name: "rates",
-    keys: &["meter", "amount", "per", "unit", "charged", "free", "states", "model", "slots"],
-};
 static DEFAULTS: Section = Section { name: "defaults", keys: &["vcpu", "memory_mb", "disk_mb"] };
 static HOST: Section = Section { name: "hosts", keys: &["amount", "slots"] };
 
 const BASES: &[(&str, Basis)] = &[("metered", Basis::Metered), ("self-hosted", Basis::SelfHosted)];
-const METERS: &[(&str, MeterName)] = &[
-    ("vcpu", MeterName::Vcpu),
-    ("memory", MeterName::Memory),
-    ("disk", MeterName::Disk),
-    ("gpu", MeterName::Gpu),
-    ("host", MeterName::Host),
-    ("create", MeterName::Create),
-];
-const PERIODS: &[(&str, PricePeriod)] = &[
-    ("second", PricePeriod::Second),
-    ("minute", PricePeriod::Minute),
-    ("hour", PricePeriod::Hour),
-    ("day", PricePeriod::Day),
-    ("once", PricePeriod::Once),
-];
-const CHARGES: &[(&str, Charged)] = &[
-    ("reserved", Charged::Reserved),
-    ("active", Charged::Active),
-    ("max-reserved-used", Charged::MaxReservedUsed),
-];
-const STATES: &[(&str, Phase)] = &[("running", Phase::Running), ("paused", Phase::Paused)];
-
-/// Far more than any provider has meters, states and GPU models.
-const MAX_RATES: usize = 64;
-/// More than anything costs, and low enough that no cost of a sandbox overflows.
-const MAX_AMOUNT: Money = Money::from_nanos(1_000_000 * 1_000_000_000);
-const MAX_SLOTS: u32 = 1_000_000;
-/// Of `source`, and of names.
+/// Of `source`.
 const MAX_TEXT: usize = 500;
-const MAX_NAME: usize = 64;
 
 /// Whose price a file is, by a look at its lines, by parsing it, or by its name; an error if nothing tells.
 pub(super) fn extension_of(file: &PriceFile) -> Result<String> {
@@ -229,176 +197,6 @@ fn defaults(fields: &Fields<'_>) -> Result<PriceDefaults> {
         memory_mb: fields.whole("memory_mb")?,
         disk_mb: fields.whole("disk_mb")?,
     })
-}
-
-fn rates(top: &Fields<'_>, basis: Basis) -> Result<Vec<PriceRate>> {
-    let mut seen: BTreeMap<(MeterName, Option<String>, &'static str), usize> = BTreeMap::new();
-    let mut index = 0;
-    let rates = top.mappings("rates", &RATE, |fields| {
-        let rate = rate(&fields, basis)?;
-        for state in &rate.states {
-            let key = (rate.meter, rate.model.clone(), state.as_str());
-            if let Some(first) = seen.insert(key, index) {
-                let message = format!("it is priced twice while {}: see `rates[{first}]`", state.as_str());
-                return Err(fields
-                    .refuse_at("meter", message)
-                    .with_hint("one rate for each meter and state"));
-            }
-        }
-        index += 1;
-        Ok(rate)
-    })?;
-    if rates.is_empty() {
-        return Err(top.missing("rates").with_hint("what has no rate would cost nothing"));
-    }
-    if rates.len() > MAX_RATES {
-        return Err(top.refuse_at("rates", format!("there are more than {MAX_RATES}")));
-    }
-    check_paused(top, &rates)?;
-    Ok(rates)
-}
-
-/// What is held before a sandbox starts is what it costs to run. A pause must not cost more than that.
-fn check_paused(top: &Fields<'_>, rates: &[PriceRate]) -> Result<()> {
-    let only = |rate: &&PriceRate| !rate.states.contains(&Phase::Running);
-    for paused in rates.iter().filter(only) {
-        let is_same = |other: &&PriceRate| {
-            other.states.contains(&Phase::Running)
-                && other.meter == paused.meter
-                && other.model == paused.model
-        };
-        let running = rates.iter().find(is_same);
-        let name = paused.meter.as_str();
-        let message = match running {
-            None => format!("`{name}` is priced while paused and not while running"),
-            Some(running) if is_dearer(paused, running) => format!("`{name}` costs more paused than running"),
-            Some(_) => continue,
-        };
-        let hint =
-            "what is held before a sandbox starts is its cost while running, so pausing must not cost more";
-        return Err(top.refuse_at("rates", message).with_hint(hint));
-    }
-    Ok(())
-}
-
-fn rate(fields: &Fields<'_>, basis: Basis) -> Result<PriceRate> {
-    let meter = fields.choice("meter", METERS)?.ok_or_else(|| fields.missing("meter"))?;
-    if meter == MeterName::Host && basis == Basis::Metered {
-        let hint = "a host has a cost where `basis` is `self-hosted`";
-        return Err(fields.refuse_at("meter", "a metered provider has no `host` of ours").with_hint(hint));
-    }
-    let units = meter.units();
-    let unit = match (fields.choice("unit", units)?, units) {
-        (Some(unit), _) => unit,
-        (None, [(_, unit)]) => *unit,
-        (None, _) => return Err(fields.missing("unit")),
-    };
-    let charged = charged(fields, meter)?;
-    let free = fields.whole("free")?.unwrap_or_default();
-    if free > 0 && (meter == MeterName::Host || (charged != Charged::Reserved && meter != MeterName::Disk)) {
-        return Err(fields.refuse_at("free", "only what is reserved, and the disk, can be free in part"));
-    }
-    Ok(PriceRate {
-        meter,
-        amount: amount(fields, meter == MeterName::Host)?,
-        per: period(fields, meter)?,
-        unit,
-        charged,
-        free,
-        states: states(fields, meter)?,
-        model: model(fields, meter)?,
-        slots: shared(fields, meter)?,
-    })
-}
-
-fn amount(fields: &Fields<'_>, may_be_zero: bool) -> Result<Money> {
-    let amount = fields.money("amount").map_err(|why| match why.to_string().contains("more than nine decimals") {
-        true => why.with_hint(
-            "nine decimals are exact: write a rate below a nano-dollar for a longer `per`, such as `hour` or `day`",
-        ),
-        false => why,
-    })?;
-    let amount = amount.ok_or_else(|| fields.missing("amount"))?;
-    within(fields, "amount", amount)?;
-    if amount == Money::ZERO && !may_be_zero {
-        let hint = "leave the rate out: what has no rate costs nothing";
-        return Err(fields.refuse_at("amount", "a rate of zero is no rate").with_hint(hint));
-    }
-    Ok(amount)
-}
-
-fn within(fields: &Fields<'_>, key: &str, amount: Money) -> Result<()> {
-    if amount < Money::ZERO {
-        return Err(fields.refuse_at(key, format!("`{amount}` is negative")));
-    }
-    if amount > MAX_AMOUNT {
-        return Err(fields.refuse_at(key, format!("`{amount}` is more than {MAX_AMOUNT}")));
-    }
-    Ok(())
-}
-
-fn period(fields: &Fields<'_>, meter: MeterName) -> Result<PricePeriod> {
-    let is_create = meter == MeterName::Create;
-    let per = fields.choice("per", PERIODS)?.or(is_create.then_some(PricePeriod::Once));
-    let per = per.ok_or_else(|| fields.missing("per"))?;
-    match (is_create, per) {
-        (true, PricePeriod::Once) => Ok(per),
-        (true, _) => Err(fields.refuse_at("per", "`create` is paid `once`")),
-        (false, PricePeriod::Once) => Err(fields.refuse_at("per", "only `create` is paid `once`")),
-        (false, _) => Ok(per),
-    }
-}
-
-fn charged(fields: &Fields<'_>, meter: MeterName) -> Result<Charged> {
-    let charged = fields.choice("charged", CHARGES)?.unwrap_or_default();
-    if charged != Charged::Reserved && !meter.is_measured() {
-        let message = format!("nobody measures what is used of `{}`: it is `reserved`", meter.as_str());
-        return Err(fields.refuse_at("charged", message));
-    }
-    Ok(charged)
-}
-
-fn states(fields: &Fields<'_>, meter: MeterName) -> Result<Vec<Phase>> {
-    if !fields.has("states") {
-        return Ok(vec![Phase::Running]);
-    }
-    let states = fields.choices("states", STATES)?;
-    if states.is_empty() {
-        return Err(fields.refuse_at("states", "no state: the rate would never count"));
-    }
-    if meter == MeterName::Create {
-        return Err(
-            fields.refuse_at("states", "`create` is paid when the sandbox starts, whatever its state")
-        );
-    }
-    Ok(states)
-}
-
-fn model(fields: &Fields<'_>, meter: MeterName) -> Result<Option<String>> {
-    let model = fields.text("model")?;
-    match &model {
-        Some(_) if meter != MeterName::Gpu => Err(fields.refuse_at("model", "only a `gpu` has a model")),
-        Some(name) if name.is_empty() || name.len() > MAX_NAME => {
-            Err(fields.refuse_at("model", format!("a name of 1 to {MAX_NAME} bytes was expected")))
-        }
-        _ => Ok(model),
-    }
-}
-
-fn slots(fields: &Fields<'_>, otherwise: u32) -> Result<u32> {
-    let slots = fields.whole("slots")?.unwrap_or(otherwise);
-    if slots == 0 || slots > MAX_SLOTS {
-        return Err(fields.refuse_at("slots", format!("a host has between 1 and {MAX_SLOTS}")));
-    }
-    Ok(slots)
-}
-
-fn shared(fields: &Fields<'_>, meter: MeterName) -> Result<Option<u32>> {
-    match meter {
-        MeterName::Host => slots(fields, 1).map(Some),
-        _ if fields.has("slots") => Err(fields.refuse_at("slots", "only a `host` is shared")),
-        _ => Ok(None),
-    }
 }
 
 fn hosts(top: &Fields<'_>, rates: &[PriceRate]) -> Result<BTreeMap<String, HostPrice>> {

@@ -118,7 +118,7 @@ impl Seen {
         let mixed = id
             .bytes()
             .fold(u64::from(*tries), |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        if *tries % (REFUSALS + 1) != 0 && (mixed >> 20) & 1 == 0 {
+        if !tries.is_multiple_of(REFUSALS + 1) && (mixed >> 20) & 1 == 0 {
             self.refused += 1;
             return false;
         }

@@ -157,7 +157,8 @@ fn the_examples_of_the_documentation_give_the_numbers_that_it_states() {
     }
     let prices = Prices::load(vec![folder.path().to_owned()]);
     assert!(prices.problems().is_empty(), "{:?}", prices.problems());
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/prices.md")).unwrap();
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/prices.md")).unwrap();
     let book = prices.book();
     let quote = |extension: &str, host: &str, resources: &Resources, time: Dur| {
         let tariff = book.tariff(extension, host, resources, false, now()).unwrap();
@@ -170,12 +171,16 @@ fn the_examples_of_the_documentation_give_the_numbers_that_it_states() {
     let gpu = quote("ext.docker", "gpu-1", &usual(), HOUR).per_hour;
     stated(&format!("on `gpu-1` {gpu}"));
 
-    let asked = Resources { cpu: Some(2.0), memory_mb: Some(4_096), disk_mb: Some(20_480), ..Resources::default() };
+    let asked =
+        Resources { cpu: Some(2.0), memory_mb: Some(4_096), disk_mb: Some(20_480), ..Resources::default() };
     let hour = quote("ext.acme", "local", &asked, HOUR);
     for item in &hour.items {
         stated(&format!("| {} | {} | {} |", item.meter, item.what, item.cost));
     }
-    stated(&format!("**{}**", hour.items.iter().try_fold(Money::ZERO, |sum, item| sum.checked_add(item.cost)).unwrap()));
+    stated(&format!(
+        "**{}**",
+        hour.items.iter().try_fold(Money::ZERO, |sum, item| sum.checked_add(item.cost)).unwrap()
+    ));
     stated(&format!("{} are held", hour.amount));
     let short = quote("ext.acme", "local", &asked, Dur::from_secs(1));
     stated(&format!("A second costs {}", short.amount));

@@ -38,7 +38,12 @@ async fn what_was_half_made_is_removed_before_the_next_host_is_taken() {
         site.fleet.script("a", |script| (script.provision, script.after_effect) = (Some(kind), true));
         let sandbox = site.create().await.unwrap();
         assert_eq!(sandbox.host, "b", "{kind:?}");
-        assert_eq!(site.fleet.calls(), ["provision a", "teardown a", "provision b"]);
+        // What timed out is looked up first, and taken over if it answers now.
+        let looked = kind == ErrorKind::Timeout;
+        let between: &[&str] = if looked { &["list a", "provision a"] } else { &[] };
+        let expected: Vec<&str> =
+            ["provision a"].iter().chain(between).chain(&["teardown a", "provision b"]).copied().collect();
+        assert_eq!(site.fleet.calls(), expected);
         assert!(site.fleet.living("a").is_empty());
         site.clock.advance(Dur::from_secs(3_600));
         site.engine.destroy(&me(), sandbox.sandbox_id).await.unwrap();

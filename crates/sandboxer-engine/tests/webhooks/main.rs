@@ -6,6 +6,7 @@ mod answers;
 mod endpoints;
 mod given_up;
 mod guarded;
+mod hubs;
 mod killed;
 mod receiver;
 mod standard;

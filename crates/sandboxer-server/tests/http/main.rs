@@ -4,6 +4,7 @@
 
 mod auth;
 mod basics;
+mod credits;
 mod document;
 mod events;
 mod execs;
@@ -14,8 +15,10 @@ mod hosts;
 mod idempotency;
 mod keys;
 mod ports;
+mod route;
 mod shutdown;
 mod snapshots;
 mod streams;
 mod support;
+mod webhooks;
 mod websocket;

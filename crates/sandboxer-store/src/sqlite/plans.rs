@@ -7,7 +7,7 @@ use sandboxer_core::{SandboxId, State};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{SqliteStore, StoreOptions, dead, events, list, outbox, prune, sandboxes, snapshots};
+use super::{SqliteStore, StoreOptions, dead, events, list, outbox, outgoing, prune, sandboxes, snapshots};
 use crate::model::{Filter, SnapshotFilter};
 
 async fn plan(connection: &mut SqliteConnection, sql: &str) -> String {
@@ -42,6 +42,9 @@ async fn no_hot_query_scans_or_sorts() {
         assert!(plan.contains(index), "{sql}\n{plan}");
         assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{sql}\n{plan}");
     }
+    // Reads every webhook, of which there are few, and looks up each one's queue.
+    let due = plan(connection, outgoing::WEBHOOKS_DUE).await;
+    assert!(due.starts_with("SCAN w;") && due.contains("SEARCH o USING") && due.contains("outbox_due"), "{due}");
     // Reads every living one, in the order of the index that has only those.
     let plan = plan(connection, sandboxes::LIVING).await;
     assert_eq!(plan, "SCAN sandboxes USING INDEX sandboxes_living");

@@ -157,8 +157,8 @@ pub(crate) async fn what_is_given_up_lets_the_next_go(place: &dyn Place) {
         died_at: at(9),
         reason: "503 for days".into(),
     };
-    assert_eq!(letters, [expected.clone()]);
-    assert_eq!(store.dead_letter(first[0].id).await.unwrap(), Some(expected));
+    assert_eq!(store.dead_letter(first[0].id).await.unwrap(), Some(expected.clone()));
+    assert_eq!(letters, [expected]);
     let stats = store.sink_stats().await.unwrap();
     let of = |sink: &str, pending, dead| SinkStats { sink: sink.into(), pending, dead };
     assert_eq!(stats, [of(SINKS[1], 3, 0), of(SINK, 2, 1)]);

@@ -170,6 +170,22 @@ pub(crate) async fn latency() {
     assert!(start.elapsed() >= Duration::from_millis(300));
 }
 
+/// With nothing behind it a whole life is a few file operations, so that everything around it can be measured.
+pub(crate) async fn cheap() {
+    let rig = Rig::new("backing=none");
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let (request, start) = (request(), Instant::now());
+        let handle = rig.stub.provision(request.clone()).await.unwrap();
+        rig.stub.wait_ready(&handle).await.unwrap();
+        times.push(start.elapsed());
+        rig.stub.teardown(HOST, &request.tag, None).await.unwrap();
+    }
+    times.sort();
+    println!("       create to ready with nothing behind: median {:?}", times[100]);
+    assert!(times[100] < Duration::from_millis(20), "{:?}", times[100]);
+}
+
 pub(crate) async fn words_are_checked() {
     let rig = Rig::new("");
     for (words, says) in [

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use sandboxer_core::{Extension as _, Retry, SandboxId};
 
-use crate::rig::{HOST, Rig, request, stub_in, until};
+use crate::rig::{HOST, Rig, request, stub_in, until, wait};
 
 const MARK: &str = "kill-child";
-const ROUNDS: u64 = 16;
+const ROUNDS: u64 = 10;
 
 pub(crate) fn is_child() -> bool {
     std::env::args().nth(1).is_some_and(|word| word == MARK)
@@ -78,17 +78,12 @@ pub(crate) async fn any_moment() {
     for round in 0..ROUNDS {
         let tag = SandboxId::generate().to_string();
         let child = Ended::start(&rig.folder, &tag);
-        tokio::time::sleep(Duration::from_millis(round * 5)).await;
+        tokio::time::sleep(Duration::from_millis(round * 8)).await;
         let launchers = child.kill();
         in_the_middle += usize::from(rig.found(&tag).await.is_some());
         // What was told to the runtime behind before the kill may come up after it. It is found then, and removed.
-        let mut quiet = 0;
-        until(async || {
-            let is_gone = launchers.iter().all(|launcher| !launcher.exists());
-            quiet = if is_gone && remove(&rig, &tag).await { quiet + 1 } else { 0 };
-            quiet == 10
-        })
-        .await;
+        until(async || launchers.iter().all(|launcher| !launcher.exists())).await;
+        until(async || quiet(&rig, &tag).await).await;
         rig.has_nothing(&tag).await;
     }
     assert!(in_the_middle > 0, "no kill came in the middle");
@@ -100,6 +95,17 @@ pub(crate) async fn any_moment() {
     let ids: Vec<&str> = export.lines().skip(1).filter_map(|line| line.split(',').nth(1)).collect();
     let unique: std::collections::BTreeSet<&str> = ids.iter().copied().collect();
     assert!(ids.len() >= ROUNDS as usize && ids.len() == unique.len(), "billed twice:\n{export}");
+}
+
+/// Removes what there is until there has been nothing for a while.
+async fn quiet(rig: &Rig, tag: &str) -> bool {
+    for _ in 0..10 {
+        if !remove(rig, tag).await {
+            return false;
+        }
+        wait(20).await;
+    }
+    true
 }
 
 /// Whether there was nothing to remove.

@@ -31,7 +31,7 @@ macro_rules! cases {
 
 const CASES: &[Case] = cases! {
     create: too_many_requests, payment, unauthorized, server_error, capacity, timeout_before, timeout_after,
-        server_error_after, times, rate, full, key_required, latency, words_are_checked, mounts_are_refused;
+        server_error_after, times, rate, full, key_required, latency, cheap, words_are_checked, mounts_are_refused;
     life: death, lost, deadline, extend_not_beyond_death, nothing_behind, pause_where_it_can;
     calls: teardown_fails_so_often, teardown_hangs, status_fails, list_fails, priority;
     books: record_and_key, export, export_once_after_a_crash, ends_of_its_own_are_billed_to_their_moment, apart;

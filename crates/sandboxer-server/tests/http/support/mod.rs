@@ -30,6 +30,19 @@ extension: ext.fake
 ttl: { default: 10m, max: 1h }
 "#;
 
+const PRICE: &str = r#"
+extension: ext.fake
+currency: USD
+as_of: 2026-01-01
+source: made up for tests
+basis: metered
+granularity: 1s
+rates:
+  - { meter: vcpu, amount: 0.0001, per: second, unit: vcpu }
+  - { meter: create, amount: 0.10 }
+defaults: { vcpu: 1 }
+"#;
+
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Engine,
@@ -64,8 +77,9 @@ pub(crate) async fn engine(folder: &Path) -> (Engine, Arc<Fake>) {
         limits: sandboxer_engine::Limits::default(),
         host: None,
         sinks: Vec::new(),
-        prices: sandboxer_engine::prices::Prices::default(),
+        prices: sandboxer_engine::prices::Prices::load(vec![folder.join("prices")]),
     });
+    engine.keep_secrets_in(folder);
     (engine, fake)
 }
 
@@ -74,8 +88,20 @@ impl Server {
         Self::start_with(|_| {}).await
     }
 
-    pub(crate) async fn start_with(change: impl FnOnce(&mut Limits)) -> Self {
+    /// The fake backend asks 0.10 for a create and 0.36 an hour.
+    pub(crate) async fn start_priced() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let prices = folder.path().join("prices");
+        std::fs::create_dir(&prices).unwrap();
+        std::fs::write(prices.join("ext.fake.yaml"), PRICE).unwrap();
+        Self::start_in(folder, |_| {}).await
+    }
+
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Limits)) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), change).await
+    }
+
+    async fn start_in(folder: tempfile::TempDir, change: impl FnOnce(&mut Limits)) -> Self {
         let (engine, fake) = engine(folder.path()).await;
         let (told, bound) = oneshot::channel();
         let mut options =
@@ -122,15 +148,19 @@ impl Server {
 
     /// A key made beside the server, as the embedded command line does.
     pub(crate) async fn key(&self, actor: Actor) -> String {
-        let key = self
-            .engine
-            .key_create(&Caller::local_admin(), "test", actor, None, Default::default())
-            .await
-            .unwrap()
-            .secret;
+        self.key_in(actor, Default::default()).await.1
+    }
+
+    /// A key with its id, in a workspace.
+    pub(crate) async fn key_in(
+        &self,
+        actor: Actor,
+        seat: sandboxer_core::ledger::Seat,
+    ) -> (sandboxer_core::KeyId, String) {
+        let made = self.engine.key_create(&Caller::local_admin(), "test", actor, None, seat).await.unwrap();
         // The server believes for a moment that there is none.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        key
+        (made.record.key_id, made.secret)
     }
 
     /// Sends bytes as they are and gives back everything that comes until the server closes or falls silent.

@@ -1,0 +1,142 @@
+//! The next offer is taken only when nothing is left of the one before, and only when that one is to blame.
+
+use sandboxer_core::ledger::Kind;
+use sandboxer_core::{Class, Error, ErrorKind, Money, State};
+use sandboxer_store::Transfer;
+
+use crate::provider::Provider;
+use crate::site::{Blueprint, Site};
+
+fn timeout() -> Error {
+    Error::new(ErrorKind::Timeout, "no answer in time")
+}
+
+async fn two() -> (Provider, Provider, Site) {
+    let (one, two) = (Provider::new("ext.one"), Provider::new("ext.two"));
+    let site = Blueprint::chain(&[&one, &two]).build().await;
+    (one, two, site)
+}
+
+#[tokio::test]
+async fn a_create_that_timed_out_and_lives_is_taken_over() {
+    let (one, two, site) = two().await;
+    one.script(|script| (script.fails, script.times, script.after_effect) = (Some(timeout()), Some(1), true));
+    let sandbox = site.create().await.unwrap();
+    assert_eq!((sandbox.state, sandbox.extension.as_str()), (State::Ready, "ext.one"));
+    assert_eq!(one.calls(), ["provision", "list", "provision"]);
+    assert_eq!((one.living(), one.made(), two.living()), (1, 1, 0), "one sandbox, not two");
+    assert!(sandbox.route.attempts.is_empty(), "it kept its word after all");
+    assert!(site.story(&sandbox).await.contains(&"sandbox.adopted".to_owned()));
+    site.engine.idle().await;
+    assert_eq!(site.refusal("ext.one").await, None);
+}
+
+#[tokio::test]
+async fn a_create_that_timed_out_and_is_not_there_is_given_up() {
+    let (one, two, site) = two().await;
+    one.fails(timeout());
+    let sandbox = site.create().await.unwrap();
+    assert_eq!(sandbox.extension, "ext.two");
+    assert_eq!(
+        one.calls(),
+        ["provision", "list", "teardown"],
+        "looked up and made sure before the next is asked"
+    );
+    let attempt = &sandbox.route.attempts[0];
+    assert_eq!((attempt.extension.as_str(), attempt.class), ("ext.one", Some(Class::Timeout)));
+    assert_eq!(attempt.code, "timeout");
+    assert!(site.story(&sandbox).await.contains(&"sandbox.rerouted".to_owned()));
+    assert_eq!((one.living(), two.living()), (0, 1));
+}
+
+#[tokio::test]
+async fn what_lives_and_cannot_be_taken_over_is_removed() {
+    let (one, two, site) = two().await;
+    one.script(|script| (script.fails, script.after_effect) = (Some(timeout()), true));
+    assert_eq!(site.create().await.unwrap().extension, "ext.two");
+    assert_eq!(one.calls(), ["provision", "list", "provision", "teardown"]);
+    assert_eq!((one.living(), two.living()), (0, 1));
+}
+
+#[tokio::test]
+async fn where_nobody_can_look_nobody_else_is_asked() {
+    let (one, two, site) = two().await;
+    one.script(|script| {
+        (script.fails, script.after_effect, script.is_away) = (Some(timeout()), true, true);
+    });
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(two.calls(), Vec::<&str>::new(), "two could run");
+    let row = site.rows().await.remove(0);
+    assert_eq!(
+        (row.state, row.extension.as_str()),
+        (State::Failed, "ext.one"),
+        "it stays where something may be"
+    );
+    one.recovers();
+    site.engine.refresh().await.unwrap();
+    assert_eq!(site.rows().await[0].state, State::Destroyed);
+    assert_eq!(one.living(), 0);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_request_is_wrong_everywhere() {
+    let (one, two, site) = two().await;
+    for kind in
+        [ErrorKind::InvalidInput, ErrorKind::ImageNotFound, ErrorKind::Refused, ErrorKind::SetupFailed]
+    {
+        one.fails(Error::new(kind, "no"));
+        assert_eq!(site.create().await.unwrap_err().kind(), kind);
+    }
+    assert_eq!(two.calls(), Vec::<&str>::new());
+    assert_eq!(site.refusal("ext.one").await, None, "and nobody is to blame");
+}
+
+/// The first is free and full, the second has to be paid.
+async fn burst(credits: Option<&str>) -> (Provider, Provider, Site) {
+    let (one, two) = (Provider::new("ext.one"), Provider::metered("ext.two"));
+    one.fails(Error::new(ErrorKind::NoSpace, "full"));
+    let mut plan = Blueprint::chain(&[&one, &two]);
+    plan.profile.push_str("resources: {cpu: 1}\nttl: {default: 1h}\n");
+    plan.prices = vec![("ext.two", "0.00001")];
+    let site = plan.build().await;
+    if let Some(amount) = credits {
+        let transfer = Transfer {
+            id: "grant".into(),
+            kind: Kind::Credit,
+            from: "world".into(),
+            to: "org:default".into(),
+            amount: amount.parse().unwrap(),
+            memo: String::new(),
+            time: site.engine.now(),
+        };
+        site.store.transfer(&transfer).await.unwrap();
+    }
+    (one, two, site)
+}
+
+#[tokio::test]
+async fn a_dearer_offer_is_paid_for_before_it_is_asked() {
+    let (_, two, site) = burst(Some("1.00")).await;
+    let sandbox = site.create().await.unwrap();
+    assert_eq!(sandbox.extension, "ext.two");
+    assert_eq!(
+        sandbox.quote.amount.to_string(),
+        "0.036000001 USD",
+        "the quote is that of the offer that was taken"
+    );
+    let held = site.store.account("held:org:default").await.unwrap().unwrap();
+    assert_eq!(held.balance, sandbox.quote.amount);
+    assert_eq!(two.living(), 1);
+}
+
+#[tokio::test]
+async fn a_dearer_offer_that_cannot_be_paid_is_not_asked() {
+    let (one, two, site) = burst(Some("0.01")).await;
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!((one.living(), two.calls()), (0, Vec::<&str>::new()));
+    let row = site.rows().await.remove(0);
+    let tried: Vec<&str> = row.route.attempts.iter().map(|attempt| attempt.code.as_str()).collect();
+    assert_eq!((row.state, tried), (State::Destroyed, vec!["no_space", "insufficient_credits"]));
+    let account = site.store.account("org:default").await.unwrap().unwrap();
+    assert_eq!(account.balance, "0.01".parse::<Money>().unwrap());
+}

@@ -1,0 +1,96 @@
+//! What profile, request and configuration want, through the whole engine.
+
+use sandboxer_core::ErrorKind;
+use sandboxer_core::profile::{RouteSpec, Strategy};
+use sandboxer_core::request::CreateRequest;
+use serde_json::json;
+
+use crate::provider::Provider;
+use crate::site::{Blueprint, Site, me, request};
+
+fn wanted(route: serde_json::Value) -> Option<RouteSpec> {
+    Some(serde_json::from_value(route).unwrap())
+}
+
+async fn market() -> Site {
+    let cheap = Provider::metered("ext.cheap").located("eu-1", "eu");
+    let dear = Provider::metered("ext.dear").located("us-1", "us");
+    let own = Provider::new("ext.own");
+    let mut plan = Blueprint::of(&[&dear, &cheap, &own]);
+    plan.profile = "resources: {cpu: 1}\nttl: {default: 1h}\n".into();
+    plan.prices = vec![("ext.cheap", "0.00001"), ("ext.dear", "0.00004")];
+    plan.build().await
+}
+
+async fn first(site: &Site, route: serde_json::Value) -> Result<String, String> {
+    let request = CreateRequest { route: wanted(route), ..request() };
+    let plan = site.engine.plan(&request).await.unwrap();
+    match plan.offer() {
+        Ok(offer) => Ok(offer.extension.clone()),
+        Err(error) => {
+            assert_eq!((error.kind(), error.kind().http_status()), (ErrorKind::NoBackend, 503));
+            Err(error.to_string())
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_wish_reaches_the_decision() {
+    let site = market().await;
+    for (route, expected) in [
+        (json!({}), "ext.own"),
+        (json!({ "strategy": "lowest-cost", "ignore": ["ext.own"] }), "ext.cheap"),
+        (json!({ "strategy": "lowest-cost", "order": ["ext.dear"] }), "ext.dear"),
+        (json!({ "only": ["ext.dear", "ext.cheap"] }), "ext.cheap"),
+        (json!({ "strategy": "explicit", "order": ["ext.dear"] }), "ext.dear"),
+        (json!({ "constraints": { "residency": ["us"] } }), "ext.dear"),
+        (json!({ "constraints": { "region": "eu-1" } }), "ext.cheap"),
+        (json!({ "constraints": { "residency": ["us", "eu"], "max_cost_per_hour": "0.04" } }), "ext.cheap"),
+    ] {
+        assert_eq!(first(&site, route.clone()).await.as_deref(), Ok(expected), "{route}");
+    }
+    for (route, expected) in [
+        (json!({ "constraints": { "capabilities": ["gpu"] } }), "it lacks the required capability `gpu`"),
+        (json!({ "constraints": { "require_isolation": "microvm" } }), "isolation `container` is weaker"),
+        (
+            json!({ "only": ["ext.dear"], "constraints": { "max_cost_total": "0.1" } }),
+            "the TTL costs 0.144000001 USD",
+        ),
+    ] {
+        let told = first(&site, route.clone()).await.unwrap_err();
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn the_plan_has_the_quote_of_its_first_offer() {
+    let site = market().await;
+    let with = |route| CreateRequest { route: wanted(route), ..request() };
+    let plan = site.engine.plan_for(&me(), &with(json!({ "only": ["ext.cheap"] }))).await.unwrap();
+    assert_eq!(plan.quote.amount.to_string(), "0.036000001 USD");
+    assert_eq!(plan.quote.per_hour.to_string(), "0.036 USD");
+    assert!(!plan.quote.items.is_empty());
+    let offer = plan.route.chosen().unwrap();
+    assert_eq!(offer.quote.unwrap().amount, plan.quote.amount);
+    let mut limited = with(json!({ "only": ["ext.cheap"] }));
+    limited.max_cost = Some("0.01".parse().unwrap());
+    let plan = site.engine.plan_for(&me(), &limited).await.unwrap();
+    assert!(plan.route.offers.iter().all(|offer| !offer.accepted), "`max_cost` is `max_cost_total`");
+    let json = serde_json::to_value(&plan).unwrap();
+    assert!(json["route"]["offers"][0]["reason"].as_str().unwrap().len() > 3);
+}
+
+#[tokio::test]
+async fn the_operator_has_a_word() {
+    let (one, two) = (Provider::new("ext.one"), Provider::new("ext.two"));
+    let mut plan = Blueprint::of(&[&one, &two]);
+    plan.route = RouteSpec {
+        strategy: Some(Strategy::LowestCost),
+        ignore: vec!["ext.one".into()],
+        ..RouteSpec::default()
+    };
+    let site = plan.build().await;
+    assert_eq!(site.create().await.unwrap().extension, "ext.two");
+    let error = site.create_with(|request| request.extension = Some("ext.one".into())).await.unwrap_err();
+    assert!(error.to_string().contains("`route.ignore` names it"), "{error:?}");
+}

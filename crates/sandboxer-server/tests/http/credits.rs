@@ -1,0 +1,285 @@
+//! Credits over HTTP: paid in once, held, charged, told, and only to whom it concerns.
+
+use sandboxer_core::Actor;
+use sandboxer_core::ledger::Seat;
+use serde_json::{Value, json};
+
+use crate::support::{Server, error};
+
+async fn get(server: &Server, path: &str) -> Value {
+    let answer = server.get(path).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{path}");
+    answer.json().await.unwrap()
+}
+
+async fn add(server: &Server, body: Value) -> Value {
+    let answer = server.post("/v1/credits").json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), 201);
+    answer.json().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_payment_is_made_once() {
+    let server = Server::start().await;
+    let body = json!({ "amount": "25.50", "account": "org:acme", "memo": "first" });
+    let send =
+        |key: &str, body: &Value| server.post("/v1/credits").header("Idempotency-Key", key).json(body).send();
+    for _ in 0..3 {
+        let answer = send("k1", &body).await.unwrap();
+        assert_eq!(answer.status(), 201);
+        let credited: Value = answer.json().await.unwrap();
+        assert_eq!(credited["account"]["balance"], "25.50 USD");
+        assert_eq!(credited["transaction"], "credit:k1");
+    }
+    let other = json!({ "amount": "25.51", "account": "org:acme", "memo": "first" });
+    let (status, told) = error(send("k1", &other).await.unwrap()).await;
+    assert_eq!((status, told["code"].as_str()), (409, Some("idempotency_mismatch")));
+    // Without a key each is a payment of its own.
+    add(&server, body.clone()).await;
+    assert_eq!(add(&server, body).await["account"]["balance"], "76.50 USD");
+    assert_eq!(get(&server, "/v1/credits/audit").await["ok"], true);
+}
+
+#[tokio::test]
+async fn amounts_that_cannot_be_are_refused_with_the_reason() {
+    let server = Server::start().await;
+    for (amount, why) in [
+        (json!("0"), "above zero"),
+        (json!("-1"), "above zero"),
+        (json!("NaN"), "decimal number"),
+        (json!("1e9"), "decimal number"),
+        (json!("5 EUR"), "in EUR"),
+        (json!("0.0000000001"), "nine decimals"),
+        (json!("9999999999999999999999"), "too large"),
+        (json!("1000000001"), "the most is"),
+        (json!(5), "a string"),
+    ] {
+        let body = json!({ "amount": amount, "account": "org:acme" });
+        let (status, told) = error(server.post("/v1/credits").json(&body).send().await.unwrap()).await;
+        assert_eq!((status, told["code"].as_str()), (400, Some("invalid_input")), "{body}");
+        assert!(told["message"].as_str().unwrap().contains(why), "{body}: {told}");
+    }
+    for body in [
+        json!({ "amount": "1", "account": "world" }),
+        json!({ "amount": "1", "account": "held:org:acme" }),
+        json!({ "amount": "1", "account": "org:Acme" }),
+        json!({ "amount": "1", "memo": "a\u{7}b" }),
+        json!({ "amount": "1", "id": "a b" }),
+        json!({ "amount": "1", "acount": "org:acme" }),
+    ] {
+        assert_eq!(
+            error(server.post("/v1/credits").json(&body).send().await.unwrap()).await.0,
+            400,
+            "{body}"
+        );
+    }
+    assert_eq!(get(&server, "/v1/credits").await["accounts"], json!([]));
+}
+
+#[tokio::test]
+async fn held_charged_metered_and_on_the_statement() {
+    let server = Server::start_priced().await;
+    let body = json!({ "profile": "profile.test", "ttl": "10m" });
+    let (status, told) = error(server.post("/v1/sandboxes").json(&body).send().await.unwrap()).await;
+    assert_eq!((status, told["code"].as_str()), (402, Some("insufficient_credits")), "{told}");
+    assert!(server.fake.living().is_empty(), "nothing was provisioned");
+
+    add(&server, json!({ "amount": "1" })).await;
+    let made: Value = server.post("/v1/sandboxes").json(&body).send().await.unwrap().json().await.unwrap();
+    assert_eq!(made["quote"]["amount"], "0.160000002 USD", "{made:#}");
+    let account = |credits: &Value| credits["accounts"][0].clone();
+    assert_eq!(account(&get(&server, "/v1/credits").await)["held"], "0.160000002 USD");
+    let id = made["sandbox_id"].as_str().unwrap();
+    let ended = server.http.delete(server.url(&format!("/v1/sandboxes/{id}"))).send().await.unwrap();
+    let ended: Value = ended.json().await.unwrap();
+    let charged = ended["cost"]["charged"].as_str().unwrap().to_owned();
+    assert!(ended["cost"]["items"].as_array().unwrap().len() == 2, "{ended:#}");
+    let after = account(&get(&server, "/v1/credits").await);
+    assert_eq!(after["held"], "0.00 USD");
+
+    let entries = get(&server, &format!("/v1/credits/entries?sandbox={id}")).await;
+    let kinds: Vec<&str> =
+        entries["items"].as_array().unwrap().iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["hold", "hold", "settlement", "settlement", "settlement"]);
+    let meters = get(&server, &format!("/v1/meters?sandbox={id}&extension=ext.fake")).await;
+    assert_eq!(meters["items"].as_array().unwrap().len(), 2);
+    assert!(meters["items"].as_array().unwrap().iter().all(|meter| meter["ended_at"].is_string()));
+    assert_eq!(get(&server, "/v1/meters?extension=ext.other").await["items"], json!([]));
+
+    let month = &made["created_at"].as_str().unwrap()[..7];
+    let statement = get(&server, &format!("/v1/credits/statement?month={month}")).await;
+    assert_eq!(statement["opening"], "0.00 USD");
+    assert_eq!(statement["closing"], after["balance"]);
+    assert_eq!(statement["charged"], charged);
+    assert_eq!(statement["held"], "0.00 USD");
+    assert_eq!(statement["by_extension"][0]["extension"], "ext.fake");
+    assert_eq!(statement["by_meter"][0]["profile"], "profile.test");
+    let csv = server.get(&format!("/v1/credits/statement?month={month}&format=csv")).send().await.unwrap();
+    assert!(csv.headers()["content-type"].to_str().unwrap().starts_with("text/csv"));
+    let csv = csv.text().await.unwrap();
+    assert!(
+        csv.starts_with("row,time,kind,") && csv.contains("\r\nopening,") && csv.contains("\r\nclosing,")
+    );
+    for query in ["", "?month=2026-13", "?month=2026-11&format=xml", "?month=2026-11&monht=x"] {
+        let answer = server.get(&format!("/v1/credits/statement{query}")).send().await.unwrap();
+        assert_eq!(error(answer).await.0, 400, "{query}");
+    }
+    // The next month opens with what this one closed with.
+    let next = get(&server, "/v1/credits/statement?month=9998-01").await;
+    assert_eq!((&next["opening"], &next["closing"]), (&after["balance"], &after["balance"]));
+    assert_eq!(get(&server, "/v1/credits/audit").await["ok"], true);
+
+    let metrics = server.get("/metrics").send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("sandboxer_credits_usd{what=\"held\"} 0\n"), "{metrics}");
+    assert!(
+        metrics.contains("sandboxer_route_decisions_total{outcome=\"insufficient_credits\"} 1"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("sandboxer_route_decisions_total{outcome=\"first_choice\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn agents_see_their_own_money_and_nobody_elses() {
+    let server = Server::start_priced().await;
+    let seat = Seat { organisation: "acme".into(), workspace: "research".into() };
+    let (one_id, one) = server.key_in(Actor::Agt, seat.clone()).await;
+    let (_, other) = server.key_in(Actor::Agt, seat).await;
+    let (_, stranger) = server.key_in(Actor::Agt, Seat::default()).await;
+    let (_, boss) = server.key_in(Actor::Adm, Seat::default()).await;
+    let get = async |key: &str, path: &str| {
+        let answer = server.get(path).bearer_auth(key).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.json::<Value>().await.unwrap()
+    };
+    let refused = server.post("/v1/credits").bearer_auth(&one).json(&json!({ "amount": "1" })).send();
+    assert_eq!(error(refused.await.unwrap()).await.0, 403);
+    let body = json!({ "amount": "5", "account": "workspace:acme/research" });
+    server.post("/v1/credits").bearer_auth(&boss).json(&body).send().await.unwrap();
+    for key in [&one, &other] {
+        let credits = get(key, "/v1/credits").await;
+        assert_eq!(credits["pays"], "workspace:acme/research");
+        assert_eq!(credits["accounts"][0]["balance"], "5.00 USD");
+    }
+    assert_eq!(get(&stranger, "/v1/credits").await["accounts"], json!([]));
+
+    let body = json!({ "profile": "profile.test" });
+    let made = server.post("/v1/sandboxes").bearer_auth(&one).json(&body).send().await.unwrap();
+    let made: Value = made.json().await.unwrap();
+    let id = made["sandbox_id"].as_str().unwrap();
+    let count = async |key: &str, path: &str| get(key, path).await["items"].as_array().unwrap().len();
+    assert_eq!(count(&one, "/v1/credits/entries").await, 1, "its hold, and not the payment");
+    assert_eq!(count(&other, "/v1/credits/entries").await, 0);
+    assert_eq!((count(&one, "/v1/meters").await, count(&other, "/v1/meters").await), (2, 0));
+    let of_sandbox = format!("/v1/credits/entries?sandbox={id}");
+    assert_eq!(count(&one, &of_sandbox).await, 2);
+    assert_eq!(error(server.get(&of_sandbox).bearer_auth(&other).send().await.unwrap()).await.0, 404);
+    assert!(count(&boss, "/v1/credits/entries?account=all").await >= 4);
+    // A statement of the workspace tells what others did.
+    let statement = server.get("/v1/credits/statement?month=2026-11").bearer_auth(&one).send().await.unwrap();
+    assert_eq!(error(statement).await.0, 403);
+    let own = format!("/v1/credits/statement?month=2026-11&account=key:{one_id}");
+    assert_eq!(get(&one, &own).await["entries"], json!([]));
+    let keys = get(&boss, "/v1/keys").await;
+    assert!(keys["items"].as_array().unwrap().iter().any(|key| key["workspace"] == "research"), "{keys}");
+}
+
+#[tokio::test]
+async fn budgets_and_limits_stop_what_would_pass_them() {
+    let server = Server::start_priced().await;
+    let put = |path: &str, body: Value| server.http.put(server.url(path)).json(&body).send();
+    add(&server, json!({ "amount": "100" })).await;
+    let budget = json!({ "subject": "actor:adm", "period": "day", "limit": "0.20" });
+    let set: Value = put("/v1/credits/budgets", budget).await.unwrap().json().await.unwrap();
+    assert_eq!(
+        set,
+        json!({ "subject": "actor:adm", "period": "day", "limit": "0.20 USD", "used": "0.00 USD" })
+    );
+    let create = || server.post("/v1/sandboxes").json(&json!({ "profile": "profile.test" })).send();
+    assert_eq!(create().await.unwrap().status(), 201);
+    let (status, told) = error(create().await.unwrap()).await;
+    assert_eq!(status, 402, "{told}");
+    assert_eq!(get(&server, "/v1/credits").await["budgets"][0]["used"], "0.160000002 USD");
+    let remove = || {
+        let url = server.url("/v1/credits/budgets?subject=actor:adm&period=day");
+        server.http.delete(url).send()
+    };
+    assert_eq!(remove().await.unwrap().status(), 200);
+    assert_eq!(error(remove().await.unwrap()).await.0, 404);
+    assert_eq!(create().await.unwrap().status(), 201);
+    for body in [
+        json!({ "subject": "everybody", "period": "day", "limit": "1" }),
+        json!({ "subject": "actor:adm", "period": "week", "limit": "1" }),
+        json!({ "subject": "actor:adm", "period": "day", "limit": "-1" }),
+    ] {
+        assert_eq!(error(put("/v1/credits/budgets", body.clone()).await.unwrap()).await.0, 400, "{body}");
+    }
+    let limit = json!({ "account": "org:acme", "overdraft": "3" });
+    let account: Value = put("/v1/credits/limit", limit).await.unwrap().json().await.unwrap();
+    assert_eq!((&account["balance"], &account["overdraft"]), (&json!("0.00 USD"), &json!("3.00 USD")));
+    let limit = json!({ "account": "org:acme", "overdraft": "-3" });
+    assert_eq!(error(put("/v1/credits/limit", limit).await.unwrap()).await.0, 400);
+}
+
+#[tokio::test]
+async fn a_providers_export_beside_our_meters() {
+    let server = Server::start_priced().await;
+    add(&server, json!({ "amount": "1" })).await;
+    let (one, two) = (server.create().await, server.create().await);
+    for id in [&one, &two] {
+        server.http.delete(server.url(&format!("/v1/sandboxes/{id}"))).send().await.unwrap();
+    }
+    let send = |kind: &str, body: String, query: &str| {
+        let path = format!("/v1/credits/reconcile?extension=ext.fake{query}");
+        server.post(&path).header("content-type", kind).body(body).send()
+    };
+    let meters = get(&server, &format!("/v1/meters?sandbox={one}")).await;
+    let cost: f64 = meters["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|meter| meter["cost"].as_str().unwrap().trim_end_matches(" USD").parse::<f64>().unwrap())
+        .sum();
+    let csv = format!("tag,seconds,cost\n{one},1,{cost:.6}\nsbx_strange,60,0.5\nbroken,now,1\n");
+    let report: Value = send("text/csv", csv, "").await.unwrap().json().await.unwrap();
+    assert_eq!((&report["matched"], &report["ok"]), (&json!(1), &json!(false)), "{report:#}");
+    assert_eq!(report["only_theirs"][0]["tag"], "sbx_strange");
+    assert_eq!(report["only_ours"][0]["tag"], two.as_str());
+    assert_eq!(report["malformed"][0]["line"], 4);
+    let list = json!([{ "tag": one, "seconds": 1, "cost": "0.01" }]).to_string();
+    let report: Value = send("application/json", list, "").await.unwrap().json().await.unwrap();
+    assert_eq!(report["differing"][0]["theirs"], "0.01 USD", "{report:#}");
+    assert_eq!(send("text/plain", "x".into(), "").await.unwrap().status(), 415);
+    assert_eq!(error(send("text/csv", "a,b\n".into(), "").await.unwrap()).await.0, 400);
+    assert_eq!(error(send("text/csv", "x".repeat((8 << 20) + 1), "").await.unwrap()).await.0, 413);
+}
+
+#[tokio::test]
+async fn a_workspaces_own_key_is_kept_and_never_shown() {
+    let server = Server::start_priced().await;
+    let path = "/v1/credits/provider-keys";
+    let put = |body: Value| server.http.put(server.url(path)).json(&body).send();
+    let body =
+        json!({ "workspace": "default", "extension": "ext.fake", "key": "hush-hush", "fee_percent": "2.5" });
+    let kept = put(body).await.unwrap().text().await.unwrap();
+    assert!(kept.contains("SHA256:") && !kept.contains("hush"), "{kept}");
+    let listed = server.get(path).send().await.unwrap().text().await.unwrap();
+    assert!(listed.contains("\"fee_percent\":\"2.5\"") && !listed.contains("hush"), "{listed}");
+    // Only the fee is quoted from now on.
+    let estimate = json!({ "profile": "profile.test", "duration": "10m" });
+    let estimate: Value =
+        server.post("/v1/estimate").json(&estimate).send().await.unwrap().json().await.unwrap();
+    assert_eq!(estimate["quote"]["provider_key"], "own", "{estimate:#}");
+    assert_eq!(estimate["quote"]["amount"], estimate["quote"]["fee"]);
+    let url = server.url(&format!("{path}?workspace=default&extension=ext.fake"));
+    assert_eq!(server.http.delete(&url).send().await.unwrap().status(), 200);
+    assert_eq!(error(server.http.delete(&url).send().await.unwrap()).await.0, 404);
+    for body in [
+        json!({ "workspace": "default", "extension": "ext.fake", "key": "" }),
+        json!({ "workspace": "De fault", "extension": "ext.fake", "key": "x" }),
+        json!({ "workspace": "default", "extension": "ext.fake", "key": "x", "fee_percent": "101" }),
+    ] {
+        assert_eq!(error(put(body.clone()).await.unwrap()).await.0, 400, "{body}");
+    }
+    let unknown = json!({ "workspace": "default", "extension": "ext.nothing", "key": "x" });
+    assert_eq!(error(put(unknown).await.unwrap()).await.0, 404);
+}
