@@ -1,4 +1,5 @@
-//! kill -9 between every two steps of create and destroy: nothing is lost, nothing leaks, no row is in a wrong state.
+//! kill -9 between every two steps of create and destroy: nothing is lost, nothing leaks, no row is in a wrong state, and
+//! what it cost is charged once.
 //!
 //! Needs the feature `fault-points`, as `make test` gives it.
 
@@ -16,12 +17,47 @@ fn sandboxer(home: &Path, fault: Option<&str>, arguments: &[&str]) -> Output {
     command
         .args(arguments)
         .env("SANDBOXER_HOME", home)
+        .env("SANDBOXER_PRICES", home.join("prices"))
         .env_remove("SANDBOXER_SERVER")
         .env_remove("SANDBOXER_FAULT");
     if let Some(point) = fault {
         command.env("SANDBOXER_FAULT", point);
     }
     command.output().unwrap()
+}
+
+/// A home whose sandboxes cost something, with credits for some of them.
+fn home_with_money() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let prices = home.path().join("prices");
+    std::fs::create_dir(&prices).unwrap();
+    let price = "extension: ext.native\ncurrency: USD\nas_of: 2026-01-01\nsource: the test\nbasis: metered\n\
+                 rates:\n  - { meter: vcpu, amount: 0.01, per: second, unit: vcpu }\n";
+    std::fs::write(prices.join("native.yaml"), price).unwrap();
+    let paid = sandboxer(home.path(), None, &["credits", "add", PAID_IN]);
+    assert!(paid.status.success(), "{}", String::from_utf8_lossy(&paid.stderr));
+    home
+}
+
+const PAID_IN: &str = "1000";
+
+/// Nothing is held any more, the books add up, and what is gone from the balance is what the sandboxes were charged.
+fn assert_charged_once(home: &Path, point: &str) {
+    let json = |arguments: &[&str]| -> Value {
+        let output = sandboxer(home, None, arguments);
+        assert!(output.status.success(), "{point}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(json(&["credits", "audit", "--json"])["wrong"], Value::Array(Vec::new()), "{point}");
+    let account = &json(&["credits", "show", "--json"])["accounts"][0];
+    assert_eq!(account["held"], "0.00 USD", "{point}");
+    let amount = |value: &Value| value.as_str().unwrap().parse::<sandboxer_core::Money>().unwrap().nanos();
+    let charged: i128 = rows(home).iter().map(|row| amount(&row["cost"]["charged"])).sum();
+    let paid_in = PAID_IN.parse::<sandboxer_core::Money>().unwrap().nanos();
+    assert_eq!(amount(&account["balance"]), paid_in - charged, "{point}");
+    for row in rows(home).iter().filter(|row| row["ready_at"].is_null()) {
+        assert_eq!(row["cost"]["charged"], "0.00 USD", "{point}: what never was ready costs nothing: {row}");
+    }
 }
 
 fn rows(home: &Path) -> Vec<Value> {
@@ -108,28 +144,31 @@ fn settle(home: &Path, point: &str) -> Vec<String> {
 }
 
 fn die_at(point: &str) {
-    let home = tempfile::tempdir().unwrap();
+    let home = home_with_money();
     let home = home.path();
-    let made = sandboxer(home, Some(point), &["create", "--profile", "profile.agent-dev"]);
+    let made = sandboxer(home, Some(point), &["create", "--profile", "profile.agent-dev", "--ttl", "10m"]);
     let id = String::from_utf8_lossy(&made.stdout).trim().to_owned();
     if made.status.success() {
+        sandboxer(home, Some(point), &["extend-ttl", &id, "--duration", "20m"]);
         sandboxer(home, Some(point), &["destroy", &id]);
     }
     let ids = settle(home, point);
     assert_nothing_left(home, &ids, point);
+    assert_charged_once(home, point);
     // And the machine still works.
     let again = sandboxer(home, None, &["create", "--profile", "profile.agent-dev"]);
     assert!(again.status.success(), "after {point}: {}", String::from_utf8_lossy(&again.stderr));
     let id = String::from_utf8_lossy(&again.stdout).trim().to_owned();
     assert!(sandboxer(home, None, &["destroy", &id]).status.success());
     assert_nothing_left(home, &[id], point);
+    assert_charged_once(home, point);
 }
 
 #[test]
 fn every_point_of_the_engine() {
     // Those of pausing and snapshots need a backend that has them: `it/docker.rs` dies at each on a real engine. Those
     // of syncs are in `it/workspace.rs`, those of another host in the engine's own tests.
-    let on_the_way = ["engine.create.", "engine.destroy."];
+    let on_the_way = ["engine.create.", "engine.extend.", "engine.destroy."];
     let points = sandboxer_engine::fault::POINTS.iter();
     for point in points.filter(|point| on_the_way.iter().any(|prefix| point.starts_with(prefix))) {
         die_at(point);
@@ -155,7 +194,7 @@ fn every_point_of_an_end_by_ttl() {
 }
 
 fn die_at_the_end(point: &str) {
-    let home = tempfile::tempdir().unwrap();
+    let home = home_with_money();
     // Long enough for the create on a busy machine: the point must end the supervisor, not the command.
     let made =
         sandboxer(home.path(), Some(point), &["create", "--profile", "profile.agent-dev", "--ttl", "5s"]);
@@ -169,13 +208,14 @@ fn die_at_the_end(point: &str) {
     assert_eq!((row["state"].as_str(), row["reason"].as_str()), (Some("destroyed"), Some("ttl")), "{point}");
     let id = row["sandbox_id"].as_str().unwrap().to_owned();
     assert_nothing_left(home.path(), &[id], point);
+    assert_charged_once(home.path(), point);
 }
 
 /// The points are real: a process that reaches one is killed there.
 #[test]
 fn a_point_ends_the_process() {
     use std::os::unix::process::ExitStatusExt;
-    let home = tempfile::tempdir().unwrap();
+    let home = home_with_money();
     let made = sandboxer(home.path(), Some("engine.create.after_intent"), &["create"]);
     assert_eq!(made.status.signal(), Some(9));
     let row = &rows(home.path())[0];

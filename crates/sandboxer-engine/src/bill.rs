@@ -137,9 +137,16 @@ impl Engine {
     }
 
     /// It runs: the first interval begins.
-    pub(crate) fn start_meters(&self, record: &mut SandboxRecord, phase: Phase, cpu: Option<u64>) -> Result<Money> {
+    pub(crate) fn start_meters(
+        &self,
+        record: &mut SandboxRecord,
+        phase: Phase,
+        cpu: Option<u64>,
+    ) -> Result<Money> {
         let (id, now) = (record.id(), self.now());
-        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else { return Ok(Money::default()) };
+        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else {
+            return Ok(Money::default());
+        };
         let meters = bill.start(id, phase, now, cpu)?;
         Ok(Money { books: Books { meters, ..Books::default() }, facts: Vec::new() })
     }
@@ -175,7 +182,9 @@ impl Engine {
     /// Gives back what is held beyond a life until then: a longer one was planned and did not come about.
     pub(crate) fn lower_hold(&self, record: &mut SandboxRecord, until: jiff::Timestamp) -> Result<Money> {
         let now = self.now();
-        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else { return Ok(Money::default()) };
+        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else {
+            return Ok(Money::default());
+        };
         let needed = bill.needed(until, now)?;
         if needed >= bill.held {
             return Ok(Money::default());
@@ -188,7 +197,9 @@ impl Engine {
     /// Makes the hold large enough for a life until then; never smaller.
     pub(crate) fn raise_hold(&self, record: &mut SandboxRecord, until: jiff::Timestamp) -> Result<Money> {
         let now = self.now();
-        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else { return Ok(Money::default()) };
+        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else {
+            return Ok(Money::default());
+        };
         let needed = bill.needed(until, now)?;
         if needed <= bill.held {
             return Ok(Money::default());
@@ -275,7 +286,9 @@ impl Engine {
         match (current, record.bill.as_mut()) {
             (Ok(tariff), Some(bill)) => bill.tariff = tariff,
             // A price that is not there any more: what was agreed goes on.
-            (Err(error), _) => tracing::warn!(error = ?error, "a price could not be read; the old one applies"),
+            (Err(error), _) => {
+                tracing::warn!(error = ?error, "a price could not be read; the old one applies")
+            }
             (Ok(_), None) => {}
         }
     }

@@ -70,7 +70,10 @@ impl Engine {
                     self.second_failed(stored, &second_place, error, other.took).await;
                     return one;
                 }
-                match self.prefer(stored, &second_place, one.outcome.as_ref().err().map(|e| (e, one.took))).await {
+                match self
+                    .prefer(stored, &second_place, one.outcome.as_ref().err().map(|e| (e, one.took)))
+                    .await
+                {
                     Ok(()) => {
                         if let Err(error) = &one.outcome {
                             self.blame(&first_place, error).await;

@@ -73,14 +73,16 @@ pub use hosts::{ExtensionCheck, HostBook, HostCheck, HostView, NewHost, known_ho
 pub use inspect::{ExtensionView, HostReport, ProfileView, SandboxInspection};
 pub use keys::NewKey;
 pub use outbox::{
-    FIN_HUB_SINK, FinHub, NewWebhook, NewWebhookView, PrivateTargets, ReplayRequest, STATE_HUB_SINK, Schedule,
-    SecretView, Sink, StateHub, Undelivered, WebhookAnswer, WebhookView, fin_hub_outlet,
+    FIN_HUB_SINK, FinHub, NewWebhook, NewWebhookView, PrivateTargets, ReplayRequest, STATE_HUB_SINK,
+    Schedule, SecretView, Sink, StateHub, Undelivered, WebhookAnswer, WebhookView, fin_hub_outlet,
 };
 pub use plan::Plan;
 pub use reconcile::ReconcileReport;
-pub use reconcile_usage::{MOST_BYTES as MOST_USAGE_BYTES, MalformedRow, UsageFormat, UsageImport, UsageLine, UsageReport};
-pub use statement::{ExtensionTotal, MeterTotal, Month, Statement};
+pub use reconcile_usage::{
+    MOST_BYTES as MOST_USAGE_BYTES, MalformedRow, UsageFormat, UsageImport, UsageLine, UsageReport,
+};
 pub use stale::{EmptyRow, ReapRequest, Remains, StaleReport, Unanswered};
+pub use statement::{ExtensionTotal, MeterTotal, Month, Statement};
 
 use catalog::Catalog;
 use clock::Clock;

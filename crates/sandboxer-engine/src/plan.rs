@@ -37,12 +37,8 @@ impl Plan {
     /// The chosen offer, or the error that explains every refusal.
     pub fn offer(&self) -> Result<&Offer> {
         self.route.chosen().ok_or_else(|| {
-            let reasons: Vec<String> = self
-                .route
-                .offers
-                .iter()
-                .map(|offer| format!("{}: {}", offer.name(), offer.reason))
-                .collect();
+            let reasons: Vec<String> =
+                self.route.offers.iter().map(|offer| format!("{}: {}", offer.name(), offer.reason)).collect();
             Error::new(
                 ErrorKind::NoBackend,
                 format!("no extension fits {} ({})", self.profile, reasons.join("; ")),

@@ -9,7 +9,9 @@ use sandboxer_core::host::LOCAL;
 use sandboxer_core::placement::{Considered, Wish, offers};
 use sandboxer_core::profile::Profile;
 use sandboxer_core::request::CreateRequest;
-use sandboxer_core::route::{Candidate, Known, Offer, Price, Route, RouteDecision, candidates, decide, unmet};
+use sandboxer_core::route::{
+    Candidate, Known, Offer, Price, Route, RouteDecision, candidates, decide, unmet,
+};
 use sandboxer_core::sandbox::Quote;
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, Result};
@@ -57,8 +59,7 @@ impl Engine {
             return Err(absent(name, scene.hosts.iter().map(|state| state.host.name.as_str())));
         }
         let (route, now) = (self.route_of(profile, request), self.now());
-        let asked: Vec<Asked> =
-            self.candidates(&route).into_iter().map(|id| self.ask(id, spec)).collect();
+        let asked: Vec<Asked> = self.candidates(&route).into_iter().map(|id| self.ask(id, spec)).collect();
         let considered: Vec<Considered> = asked
             .iter()
             .map(|one| Considered {

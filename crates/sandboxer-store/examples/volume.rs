@@ -88,7 +88,8 @@ async fn create(store: &SqliteStore, turn: usize, now: Timestamp) -> Stored {
     record.sandbox.state = State::Provisioning;
     let steps = vec![step(State::Requested, now), step(State::Provisioning, now)];
     let lease = Lease { owner: "host/boot/1/1".into(), until: now };
-    let insert = Insert { record, steps, lease, idempotency: None, facts: Vec::new(), books: Books::default() };
+    let insert =
+        Insert { record, steps, lease, idempotency: None, facts: Vec::new(), books: Books::default() };
     let Inserted::New(stored) = store.insert(insert).await.unwrap() else { panic!("not new") };
     stored
 }

@@ -112,7 +112,7 @@ impl SaasStub {
     /// A call that changes a sandbox takes its time.
     async fn delay(&self, tag: &str) -> Result<()> {
         let record = self.provider.get(tag)?;
-        tokio::time::sleep(self.behaviour_of(record.as_ref())?.delay(tag).as_std()).await;
+        faults::wait(self.behaviour_of(record.as_ref())?.delay(tag)).await;
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Extension for SaasStub {
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability> {
         let record = self.provider.get(&handle.tag)?;
         let behaviour = self.behaviour_of(record.as_ref())?;
-        tokio::time::sleep(behaviour.ready_latency.as_std()).await;
+        faults::wait(behaviour.ready_latency).await;
         if let Backing::Extension(backing) = &self.settings.backing {
             return backing.wait_ready(&inner(handle)).await;
         }

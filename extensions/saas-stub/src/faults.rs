@@ -36,8 +36,15 @@ pub(crate) async fn call(fault: CallFault, what: &str, behaviour: &Behaviour) ->
     }
 }
 
+/// Takes its time. None is none: a timer of zero still waits for the clock's next tick.
+pub(crate) async fn wait(span: Dur) {
+    if span > Dur::ZERO {
+        tokio::time::sleep(span.as_std()).await;
+    }
+}
+
 async fn hang(span: Dur) -> Error {
-    tokio::time::sleep(span.as_std()).await;
+    wait(span).await;
     answer(ErrorKind::Timeout, format!("the provider did not answer within {span}"))
         .with_class(Class::Timeout)
 }

@@ -59,7 +59,7 @@ impl SaasStub {
     }
 
     async fn write_down(&self, request: &ProvisionRequest, behaviour: &Behaviour) -> Result<Made> {
-        tokio::time::sleep(behaviour.delay(&request.tag).as_std()).await;
+        faults::wait(behaviour.delay(&request.tag)).await;
         if behaviour.require_key && request.credential.is_none() {
             return Err(faults::unauthorized("a key is required"));
         }

@@ -18,7 +18,7 @@ impl SaasStub {
         let asked_at = Timestamp::now();
         let record = self.provider.get(tag)?;
         let behaviour = self.behaviour_of(record.as_ref())?;
-        tokio::time::sleep(behaviour.delay(tag).as_std()).await;
+        faults::wait(behaviour.delay(tag)).await;
         if self.fails_teardown(record.as_ref(), &behaviour).await? {
             faults::call(behaviour.teardown, "teardown", &behaviour).await?;
         }

@@ -81,7 +81,33 @@ fn every_command_and_flag_is_documented() {
         &["extensions", "list"],
         &["extensions", "show"],
         &["extensions", "check"],
+        &["route", "explain"],
+        &["estimate"],
+        &["credits", "show"],
+        &["credits", "add"],
+        &["credits", "history"],
+        &["credits", "export"],
+        &["credits", "limit"],
+        &["credits", "budget", "set"],
+        &["credits", "budget", "list"],
+        &["credits", "budget", "remove"],
+        &["credits", "audit"],
+        &["credits", "reconcile"],
+        &["credits", "provider-keys", "list"],
+        &["credits", "provider-keys", "set"],
+        &["credits", "provider-keys", "remove"],
+        &["meters", "list"],
         &["events"],
+        &["events", "replay"],
+        &["events", "dead"],
+        &["webhooks", "list"],
+        &["webhooks", "get"],
+        &["webhooks", "add"],
+        &["webhooks", "remove"],
+        &["webhooks", "rotate"],
+        &["webhooks", "enable"],
+        &["webhooks", "disable"],
+        &["webhooks", "test"],
         &["doctor"],
         &["hosts", "list"],
         &["hosts", "add"],
@@ -103,6 +129,8 @@ fn every_command_and_flag_is_documented() {
         let help = home.bare().args(command).arg("--help").output().unwrap();
         let help = String::from_utf8(help.stdout).unwrap();
         let flags = help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2);
+        // `--hedge[=<AFTER>]` is the flag `--hedge`.
+        let flags = flags.map(|word| word.split('[').next().unwrap_or(word));
         for flag in flags.map(|flag| flag.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '-')) {
             assert!(text.contains(flag), "docs/cli.md does not mention {flag} of `{name}`");
         }

@@ -2,7 +2,7 @@
 
 use crate::support::Home;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 32] = [
     "create",
     "get",
     "list",
@@ -24,7 +24,12 @@ const COMMANDS: [&str; 27] = [
     "expire",
     "profiles",
     "extensions",
+    "route",
+    "estimate",
+    "credits",
+    "meters",
     "events",
+    "webhooks",
     "doctor",
     "inspect",
     "serve",
@@ -71,8 +76,38 @@ fn every_command_has_help_with_examples() {
         ["keys", "create"],
         ["keys", "list"],
         ["keys", "revoke"],
+        ["route", "explain"],
+        ["credits", "show"],
+        ["credits", "add"],
+        ["credits", "history"],
+        ["credits", "export"],
+        ["credits", "limit"],
+        ["credits", "audit"],
+        ["credits", "reconcile"],
+        ["meters", "list"],
+        ["events", "replay"],
+        ["events", "dead"],
+        ["webhooks", "list"],
+        ["webhooks", "get"],
+        ["webhooks", "add"],
+        ["webhooks", "remove"],
+        ["webhooks", "rotate"],
+        ["webhooks", "enable"],
+        ["webhooks", "disable"],
+        ["webhooks", "test"],
     ];
-    let groups = ["profiles", "extensions", "hosts", "inspect", "keys", "snapshots"];
+    let groups = [
+        "profiles",
+        "extensions",
+        "hosts",
+        "inspect",
+        "keys",
+        "snapshots",
+        "route",
+        "credits",
+        "meters",
+        "webhooks",
+    ];
     for command in COMMANDS.into_iter().filter(|command| !groups.contains(command)) {
         let help = home.run([command, "--help"]).ok();
         assert!(
@@ -84,6 +119,17 @@ fn every_command_has_help_with_examples() {
     for [group, command] in nested {
         let help = home.run([group, command, "--help"]).ok();
         assert!(help.contains("Examples:"), "{group} {command}: {help}");
+    }
+    for [group, command] in [
+        ["budget", "set"],
+        ["budget", "list"],
+        ["budget", "remove"],
+        ["provider-keys", "list"],
+        ["provider-keys", "set"],
+        ["provider-keys", "remove"],
+    ] {
+        let help = home.run(["credits", group, command, "--help"]).ok();
+        assert!(help.contains("Examples:"), "credits {group} {command}: {help}");
     }
 }
 
@@ -110,7 +156,7 @@ fn slips_are_mended_and_exit_with_2() {
 #[test]
 fn commands_of_later_are_unknown() {
     let home = Home::new();
-    for command in ["credits", "meters", "policy", "mcp", "route", "estimate"] {
+    for command in ["policy", "mcp"] {
         home.run([command]).exits(2).says("unrecognized subcommand");
     }
 }

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test may panic like the test itself")]
 
 mod copying;
+mod credits;
 mod docker;
 mod docs;
+mod estimate;
 mod execs;
 mod faults;
 mod help;
@@ -15,8 +17,10 @@ mod parity;
 mod ports;
 mod process;
 mod registry;
+mod route;
 mod streams;
 mod support;
 mod terminal;
 mod warm;
+mod webhooks;
 mod workspace;

@@ -52,7 +52,7 @@ impl Story {
     }
 
     fn word(&mut self, word: &str) -> String {
-        let id = ["sbx_", "exe_", "evt_", "key_", "sbk_", "snp_"].iter().find_map(|prefix| {
+        let id = ["sbx_", "exe_", "evt_", "key_", "sbk_", "snp_", "whk_"].iter().find_map(|prefix| {
             let start = word.find(prefix)?;
             let length = if *prefix == "sbk_" { 68 } else { 30 };
             word.get(start..start + length)
@@ -193,6 +193,49 @@ fn run(home: Home) -> Vec<String> {
     story.step(["inspect", "stale"]);
     story.step(["reap-stale", "--json"]);
     story.step(["reap-stale", "--host", "loacl"]);
+    story.step(["route", "explain"]);
+    story.step(["route", "explain", "--json", "--profile", "profile.burst-sandbox", "--ttl", "1h"]);
+    story.step([
+        "route",
+        "explain",
+        "--only",
+        "ext.docker",
+        "--max-latency",
+        "1ms",
+        "--profile",
+        "profile.e2b-burst",
+    ]);
+    story.step(["estimate", "--duration", "5m"]);
+    story.step(["estimate", "--json", "--profile", "profile.saas-stub", "--duration", "15m"]);
+    story.step(["estimate", "--profile", "profile.e2b-burst", "--duration", "1h"]);
+    story.step(["credits", "show"]);
+    story.step(["credits", "show", "org:nobody"]);
+    story.step(["credits", "add", "5", "--id", "first", "--memo", "m"]);
+    story.step(["credits", "add", "5", "--id", "first", "--memo", "m", "--json"]);
+    story.step(["credits", "add", "6", "--id", "first"]);
+    story.step(["credits", "add", "5", "--account", "world"]);
+    story.step(["credits", "limit", "org:acme", "--overdraft", "2.5"]);
+    story.step(["credits", "budget", "set", "actor:agt", "--per", "day", "--limit", "1"]);
+    story.step(["credits", "budget", "list", "--json"]);
+    story.step(["credits", "budget", "remove", "actor:atm", "--per", "day"]);
+    let charged = story.step(["create", "--profile", "profile.saas-stub", "--ttl", "5m"]);
+    story.step(["credits", "show", "--json"]);
+    story.step(["meters", "list", "--sandbox", &charged]);
+    story.step(["credits", "history"]);
+    story.step(["credits", "history", "--json", "--limit", "1"]);
+    story.step(["credits", "history", "--cursor", "nonsense"]);
+    story.step(["credits", "history", "--account", "all", "--sandbox", &charged]);
+    story.step(["credits", "export", "--month", "2000-01", "--account", "org:acme"]);
+    story.step(["credits", "audit"]);
+    story.step(["credits", "reconcile", "--extension", "ext.e2b", "tree/a"]);
+    story.step(["credits", "provider-keys", "list"]);
+    story.step(["meters", "list", "--cursor", "nonsense"]);
+    story.step(["webhooks", "list"]);
+    story.step(["webhooks", "add", "http://127.0.0.1:9/x"]);
+    story.step(["webhooks", "get", "whk_00000000000000000000000000"]);
+    story.step(["webhooks", "remove", "--json", "whk_00000000000000000000000000", "nonsense"]);
+    story.step(["events", "dead", "--json"]);
+    story.step(["events", "replay", "--delivery", "7"]);
     story.step(["hosts", "list"]);
     story.step(["hosts", "list", "--json"]);
     story.step(["hosts", "check", "local"]);

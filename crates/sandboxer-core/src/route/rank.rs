@@ -1,6 +1,7 @@
 //! In which order the accepted ones are tried.
 
 use std::cmp::Reverse;
+use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
@@ -22,7 +23,8 @@ const HEDGE_AFTER: Dur = Dur::from_secs(5);
 
 /// An accepted offer with what it is ranked by.
 struct Ranked {
-    offer: Offer,
+    /// Boxed: sorting moves these around.
+    offer: Box<Offer>,
     /// Where placement put it.
     place: usize,
     amount: Money,
@@ -49,7 +51,7 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
         }
         if offer.accepted {
             let amount = quote.map(|quote| quote.amount).unwrap_or_default();
-            accepted.push(Ranked { offer, place, amount, known });
+            accepted.push(Ranked { offer: Box::new(offer), place, amount, known });
         } else {
             refused.push(offer);
         }
@@ -72,7 +74,7 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
     }
     put_first(route, &mut accepted);
     let hedge_after = hedge_after(route, &accepted);
-    let offers = accepted.into_iter().map(|one| one.offer).chain(refused).collect();
+    let offers = accepted.into_iter().map(|one| *one.offer).chain(refused).collect();
     RouteDecision { strategy: route.strategy, offers, attempts: Vec::new(), hedge_after, hedge: None }
 }
 
@@ -84,7 +86,7 @@ fn put_first(route: &Route, accepted: &mut [Ranked]) {
     let rank = |one: &Ranked| route.order.iter().position(|id| *id == one.offer.extension);
     for one in accepted.iter_mut() {
         if let Some(rank) = rank(one) {
-            one.offer.reason.push_str(&format!(", number {} of `route.order`", rank + 1));
+            say(&mut one.offer, format_args!(", number {} of `route.order`", rank + 1));
         }
     }
     accepted.sort_by_key(|one| rank(one).unwrap_or(usize::MAX));
@@ -99,6 +101,12 @@ fn hedge_after(route: &Route, accepted: &[Ranked]) -> Option<Dur> {
         Hedge::Flag(false) => None,
         Hedge::Flag(true) => Some(accepted[0].known.map_or(HEDGE_AFTER, |digest| digest.p95)),
     }
+}
+
+/// Adds to the reason.
+fn say(offer: &mut Offer, words: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = offer.reason.write_fmt(words);
 }
 
 fn p50(one: &Ranked) -> u64 {
@@ -116,7 +124,7 @@ fn prefer_self_hosted(accepted: &mut [Ranked]) {
     });
     for one in accepted.iter_mut().filter(|one| !one.offer.self_hosted) {
         one.offer.score = Some(nanos(one.amount));
-        one.offer.reason.push_str(&format!(", hosted, {} for the TTL", one.amount));
+        say(&mut one.offer, format_args!(", hosted, {} for the TTL", one.amount));
     }
 }
 
@@ -124,7 +132,7 @@ fn lowest_cost(accepted: &mut [Ranked]) {
     accepted.sort_by_key(|one| (one.amount, p50(one), one.place));
     for one in accepted {
         one.offer.score = Some(nanos(one.amount));
-        one.offer.reason.push_str(&format!(", {} for the TTL", one.amount));
+        say(&mut one.offer, format_args!(", {} for the TTL", one.amount));
     }
 }
 
@@ -134,7 +142,7 @@ fn lowest_latency(accepted: &mut [Ranked], random: &mut Dice) {
         match one.known {
             Some(digest) => {
                 one.offer.score = Some(digest.p50.as_millis());
-                one.offer.reason.push_str(&format!(", ready in {} (p50)", digest.p50));
+                say(&mut one.offer, format_args!(", ready in {} (p50)", digest.p50));
             }
             None => one.offer.reason.push_str(", not measured enough"),
         }
@@ -179,7 +187,7 @@ fn weighted(route: &Route, accepted: &mut Vec<Ranked>, random: &mut Dice) {
         };
         for one in group {
             one.offer.score = Some(*weight);
-            one.offer.reason.push_str(&format!(", weight {weight}"));
+            say(&mut one.offer, format_args!(", weight {weight}"));
         }
     }
     // Who has no weight comes last, the cheaper the earlier.

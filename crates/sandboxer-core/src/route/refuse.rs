@@ -97,7 +97,8 @@ fn by_latency(route: &Route, candidate: &Candidate<'_>, now: Timestamp) -> Optio
 
 fn by_health(health: Option<&Health<'_>>, now: Timestamp) -> Option<String> {
     let Health { state, breaker } = health?;
-    let trouble = format!("{} failures ({}): {}", breaker.failures, breaker.class, breaker.reason);
+    let failures = if breaker.failures == 1 { "failure" } else { "failures" };
+    let trouble = format!("{} {failures} ({}): {}", breaker.failures, breaker.class, breaker.reason);
     match (state, breaker.until) {
         (BreakerState::Open, Some(until)) => Some(format!("left alone until {until} after {trouble}")),
         (BreakerState::HalfOpen, _) if breaker.is_probed(now) => {

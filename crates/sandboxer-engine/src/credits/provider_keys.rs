@@ -92,7 +92,7 @@ impl Engine {
     ) -> Result<ProviderKeyView> {
         caller.require(Action::ManageMoney)?;
         let seat = parse_workspace(&request.workspace)?;
-        self.known_extension(&request.extension)?;
+        self.check_provider(&request.extension)?;
         let points = request.fee_percent.as_deref().map_or(Ok(0), basis_points)?;
         let key = request.key.trim();
         if key.is_empty() || key.len() > 16_384 || key.chars().any(char::is_control) {
@@ -137,9 +137,15 @@ impl Engine {
         Ok(view)
     }
 
-    fn known_extension(&self, extension: &str) -> Result<()> {
+    fn check_provider(&self, extension: &str) -> Result<()> {
         check_name("an extension", extension)?;
-        self.inner.registry.get(extension).map(drop)
+        if self.inner.registry.get(extension)?.describe().capability.self_hosted {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("{extension} runs on machines of one's own, where no key is needed"),
+            ));
+        }
+        Ok(())
     }
 
     fn provider_key_view(&self, key: OwnKey) -> Result<ProviderKeyView> {

@@ -141,7 +141,8 @@ async fn the_billing_events_tell_the_whole_story_in_order() {
     workshop.clock.advance(Dur::from_secs(5));
     workshop.engine.destroy(&me(), sandbox.sandbox_id).await.unwrap();
     let filter = EventFilter { subject: Some(sandbox.sandbox_id), owner_key: None };
-    let events = workshop.store.events(&filter, 0, sandboxer_core::page::Limit::new(100).unwrap()).await.unwrap();
+    let events =
+        workshop.store.events(&filter, 0, sandboxer_core::page::Limit::new(100).unwrap()).await.unwrap();
     let kinds: Vec<&str> =
         events.iter().filter_map(|placed| placed.event.kind.strip_prefix("dev.sandboxer.")).collect();
     let money: Vec<&&str> =

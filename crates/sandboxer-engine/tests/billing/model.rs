@@ -27,16 +27,36 @@ const PAID_IN: &str = "30";
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Create { ttl: u64, key: Option<u8> },
-    Extend { which: usize, by: u64 },
-    Pause { which: usize },
-    Resume { which: usize },
-    Destroy { which: usize },
+    Create {
+        ttl: u64,
+        key: Option<u8>,
+    },
+    Extend {
+        which: usize,
+        by: u64,
+    },
+    Pause {
+        which: usize,
+    },
+    Resume {
+        which: usize,
+    },
+    Destroy {
+        which: usize,
+    },
     /// The provider lost it.
-    Lose { which: usize },
-    Look { which: usize },
-    Advance { by: u64 },
-    PutBack { by: u64 },
+    Lose {
+        which: usize,
+    },
+    Look {
+        which: usize,
+    },
+    Advance {
+        by: u64,
+    },
+    PutBack {
+        by: u64,
+    },
     Reconcile,
 }
 
@@ -224,7 +244,10 @@ impl World {
         let cost = sandbox.cost.as_ref().unwrap_or_else(|| panic!("{id} ended without its cost"));
         let mut intervals: BTreeMap<u32, &Meter> = BTreeMap::new();
         for meter in &meters {
-            assert!(intervals.insert(meter.sequence, meter).is_none(), "one meter is charged at a time: {meters:#?}");
+            assert!(
+                intervals.insert(meter.sequence, meter).is_none(),
+                "one meter is charged at a time: {meters:#?}"
+            );
         }
         assert!(intervals.keys().copied().eq(1..=intervals.len() as u32), "{intervals:#?}");
         let mut sum = Money::ZERO;
@@ -278,7 +301,9 @@ async fn act(engine: &Engine, op: Op, target: Option<SandboxId>) {
             let options = CreateOptions { idempotency_key, ..CreateOptions::default() };
             engine.create(&caller, request, options).await.map(drop)
         }
-        (Op::Extend { by, .. }, Some(id)) => engine.extend_ttl(&caller, id, Dur::from_secs(by)).await.map(drop),
+        (Op::Extend { by, .. }, Some(id)) => {
+            engine.extend_ttl(&caller, id, Dur::from_secs(by)).await.map(drop)
+        }
         (Op::Pause { .. }, Some(id)) => engine.pause(&caller, id).await.map(drop),
         (Op::Resume { .. }, Some(id)) => engine.resume(&caller, id).await.map(drop),
         (Op::Destroy { .. }, Some(id)) => engine.destroy(&caller, id).await.map(drop),
@@ -287,8 +312,12 @@ async fn act(engine: &Engine, op: Op, target: Option<SandboxId>) {
         _ => Ok(()),
     };
     if let Err(error) = outcome {
-        let expected =
-            [ErrorKind::InsufficientCredits, ErrorKind::IllegalState, ErrorKind::TtlAboveMax, ErrorKind::Conflict];
+        let expected = [
+            ErrorKind::InsufficientCredits,
+            ErrorKind::IllegalState,
+            ErrorKind::TtlAboveMax,
+            ErrorKind::Conflict,
+        ];
         assert!(expected.contains(&error.kind()), "{op:?}: {error:?}");
     }
 }

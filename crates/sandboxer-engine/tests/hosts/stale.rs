@@ -93,6 +93,7 @@ async fn what_is_being_made_is_not_stale() {
         steps: Vec::new(),
         facts: Vec::new(),
         lease: sandboxer_store::LeaseChange::Take(lease),
+        books: Default::default(),
     };
     site.store.update(update).await.unwrap();
     assert_eq!(look(&site).await, StaleReport::default(), "on its way from one host to another");

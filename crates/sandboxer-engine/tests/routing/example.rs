@@ -1,13 +1,13 @@
 //! The worked example of `docs/routing.md`: its numbers are those of the built-in prices.
 
 use jiff::Timestamp;
+use sandboxer_core::Dur;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::extension::Location;
 use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::profile::{Resources, Strategy};
 use sandboxer_core::route::{Bounds, Candidate, Digest, Offer, Price, Route, RouteDecision, Window, decide};
 use sandboxer_core::tariff::Terms;
-use sandboxer_core::{Class, Dur};
 use sandboxer_engine::prices::Prices;
 
 const DOCUMENT: &str = include_str!("../../../../docs/routing.md");
@@ -18,13 +18,12 @@ fn now() -> Timestamp {
 
 fn took(ms: u64) -> Option<Digest> {
     let mut window = Window::default();
-    (0..20).map(|_| window.add(Dur::from_millis(ms), now())).next_back()
+    (0..20).fold(None, |_, _| Some(window.add(Dur::from_millis(ms), now())))
 }
 
 fn route(strategy: Strategy, bounds: Bounds) -> RouteDecision {
     let own = Capability { isolation: IsolationLevel::Container, self_hosted: true, ..Capability::default() };
     let hosted = Capability { isolation: IsolationLevel::Microvm, ..Capability::default() };
-    let full = [sandboxer_core::route::Breaker::after_failure(None, Class::Capacity, "no room", None, now())];
     let resources = Resources { cpu: Some(1.0), memory_mb: Some(2_048), ..Resources::default() };
     let book = Prices::default().book();
     let made = |(id, capability, latency): (&str, _, Option<Digest>)| {
@@ -35,15 +34,15 @@ fn route(strategy: Strategy, bounds: Bounds) -> RouteDecision {
             offer: Offer {
                 extension: id.into(),
                 host: "local".into(),
-                accepted: true,
-                reason: "fits the profile".into(),
+                accepted: !is_own,
+                reason: if is_own { "full: 4 of 4 sandboxes" } else { "fits the profile" }.into(),
                 ..Offer::default()
             },
             capability: Some(capability),
             location: Location::default(),
             price: Price::Quoted((&quote).into()),
             latency,
-            breakers: if is_own { &full } else { &[] },
+            breakers: &[],
             full: None,
         }
     };

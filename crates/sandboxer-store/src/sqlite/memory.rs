@@ -11,9 +11,9 @@ use sandboxer_core::{Dur, Result, SandboxId};
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
+use super::SqliteStore;
 use super::fault::Attempt;
 use super::rows::micros;
-use super::SqliteStore;
 use crate::memory::{RouteFailure, RouteMemory, RoutePast};
 
 /// Latencies of one profile and all breakers, told apart by whether there is a class.

@@ -7,7 +7,9 @@ use sandboxer_core::{SandboxId, State};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{SqliteStore, StoreOptions, dead, events, list, outbox, outgoing, prune, sandboxes, snapshots};
+use super::{
+    SqliteStore, StoreOptions, dead, events, list, memory, outbox, outgoing, prune, sandboxes, snapshots,
+};
 use crate::model::{Filter, SnapshotFilter};
 
 async fn plan(connection: &mut SqliteConnection, sql: &str) -> String {
@@ -44,7 +46,10 @@ async fn no_hot_query_scans_or_sorts() {
     }
     // Reads every webhook, of which there are few, and looks up each one's queue.
     let due = plan(connection, outgoing::WEBHOOKS_DUE).await;
-    assert!(due.starts_with("SCAN w;") && due.contains("SEARCH o USING") && due.contains("outbox_due"), "{due}");
+    assert!(due.starts_with("SCAN w;") && due.contains("SEARCH o ") && due.contains("outbox_due"), "{due}");
+    // Reads all breakers, of which there are a few.
+    let past = plan(connection, memory::PAST).await;
+    assert!(past.contains("SEARCH route_latency USING PRIMARY KEY (profile=?)"), "{past}");
     // Reads every living one, in the order of the index that has only those.
     let plan = plan(connection, sandboxes::LIVING).await;
     assert_eq!(plan, "SCAN sandboxes USING INDEX sandboxes_living");

@@ -179,7 +179,7 @@ impl Model {
     fn give_back(&mut self, place: usize, amount: i64) {
         let (mut left, payer) = (amount, self.known[place].payer.clone());
         while left > 0 {
-            let mut part = self.known[place].parts.first_entry().expect("enough is held");
+            let mut part = self.known[place].parts.last_entry().expect("enough is held");
             let back = left.min(*part.get());
             let day = *part.key();
             *part.get_mut() -= back;

@@ -8,6 +8,7 @@ pub(crate) mod holds;
 pub(crate) mod hosts;
 pub(crate) mod ledger_model;
 pub(crate) mod listing;
+pub(crate) mod memory;
 pub(crate) mod metering;
 pub(crate) mod model;
 pub(crate) mod outbox;
@@ -120,6 +121,13 @@ macro_rules! whole_suite {
                 health_follows_the_signs,
                 many_signs_at_once_are_all_counted,
                 loads_count_what_lives,
+            }
+            memory {
+                latencies_are_learned_by_profile,
+                many_samples_at_once_are_all_counted,
+                failures_are_kept_until_a_success,
+                one_at_a_time_may_try,
+                limits_hold_for_all_together,
             }
             outgoing {
                 events_are_queued_for_the_webhooks_that_want_them,

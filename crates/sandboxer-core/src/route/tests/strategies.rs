@@ -185,7 +185,7 @@ fn who_failed_is_left_alone_then_tried_by_one() {
     let decision = decide(&route(Strategy::LowestCost), vec![one.clone()], now(), 1);
     assert_eq!(
         refusal(&decision, "ext.x"),
-        "left alone until 2027-01-15T08:15:00Z after 1 failures (payment): no credit"
+        "left alone until 2027-01-15T08:15:00Z after 1 failure (payment): no credit"
     );
     assert_eq!(decision.offers[0].health.as_ref().unwrap().state, BreakerState::Open);
     let later = now() + SignedDuration::from_secs(900);

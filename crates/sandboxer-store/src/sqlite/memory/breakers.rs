@@ -64,8 +64,7 @@ pub(super) async fn probe(
 ) -> Attempt<bool> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let breakers = of(&mut tx, backend).await?;
-    let is_barred =
-        |breaker: &Breaker| breaker.state(now) == BreakerState::Open || breaker.is_probed(now);
+    let is_barred = |breaker: &Breaker| breaker.state(now) == BreakerState::Open || breaker.is_probed(now);
     if breakers.iter().any(is_barred) {
         return Ok(false);
     }

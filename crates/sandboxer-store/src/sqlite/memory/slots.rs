@@ -35,7 +35,8 @@ pub(super) async fn taken(
         .bind(but.map(|id| id.to_string()).unwrap_or_default())
         .fetch_one(connection)
         .await?;
-    let number = |index| Ok::<_, sqlx::Error>(u32::try_from(row.try_get::<i64, _>(index)?).unwrap_or(u32::MAX));
+    let number =
+        |index| Ok::<_, sqlx::Error>(u32::try_from(row.try_get::<i64, _>(index)?).unwrap_or(u32::MAX));
     Ok(Slots { living: number(0)?, creating: number(1)?, recent: number(2)? })
 }
 
