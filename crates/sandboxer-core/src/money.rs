@@ -14,6 +14,7 @@ use crate::suggest::printable;
 pub struct Money(i128);
 
 const NANOS_PER_DOLLAR: i128 = 1_000_000_000;
+const DOLLAR: u64 = 1_000_000_000;
 /// The largest accepted amount, a million million dollars: far above any bill and far below an overflow.
 const LIMIT: i128 = 1_000_000_000_000 * NANOS_PER_DOLLAR;
 
@@ -75,10 +76,25 @@ impl FromStr for Money {
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
-        let (whole, nanos) = (self.0.abs() / NANOS_PER_DOLLAR, self.0.abs() % NANOS_PER_DOLLAR);
-        let decimals = format!("{nanos:09}");
+        // What prices and bills are fits into 64 bits, whose division costs a tenth.
+        let (whole, mut rest) = match u64::try_from(self.0.unsigned_abs()) {
+            Ok(nanos) => (u128::from(nanos / DOLLAR), nanos % DOLLAR),
+            Err(_) => {
+                let (nanos, dollar) = (self.0.unsigned_abs(), u128::from(DOLLAR));
+                (nanos / dollar, (nanos % dollar) as u64)
+            }
+        };
+        let mut decimals = [b'0'; 9];
+        for digit in decimals.iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+        let decimals = std::str::from_utf8(&decimals).map_err(|_| fmt::Error)?;
         let shown = decimals.trim_end_matches('0');
         // Two decimals at the least, as people read prices.
+        if let Ok(whole) = u64::try_from(whole) {
+            return write!(f, "{sign}{whole}.{shown:0<2} {}", Self::CURRENCY);
+        }
         write!(f, "{sign}{whole}.{shown:0<2} {}", Self::CURRENCY)
     }
 }

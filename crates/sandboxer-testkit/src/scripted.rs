@@ -54,6 +54,8 @@ struct World {
     /// Which checkpoint a sandbox was started from.
     origins: BTreeMap<String, String>,
     provisioned: u64,
+    /// The key that each provision came with.
+    credentials: Vec<Option<String>>,
     most_at_once: usize,
     under_way: usize,
 }
@@ -81,6 +83,11 @@ impl Scripted {
     /// How often something new was made.
     pub fn provisioned(&self) -> u64 {
         self.world().provisioned
+    }
+
+    /// The key that each provision came with, in order.
+    pub fn credentials(&self) -> Vec<Option<String>> {
+        self.world().credentials.clone()
     }
 
     /// The most provisions that were under way at the same time.
@@ -163,6 +170,8 @@ impl Extension for Scripted {
         let script = {
             let mut world = self.world();
             world.under_way += 1;
+            let credential = request.credential.as_ref().map(|it| it.expose().to_owned());
+            world.credentials.push(credential);
             world.most_at_once = world.most_at_once.max(world.under_way);
             world.script.clone()
         };

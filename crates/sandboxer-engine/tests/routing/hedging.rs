@@ -127,7 +127,7 @@ fn a_process_that_dies_leaves_nothing_of_either() {
         second.block_on(async {
             let engine = site.reborn().await;
             site.clock.advance(Dur::from_secs(31));
-            (one.calls(), two.calls());
+            let _ = (one.calls(), two.calls());
             engine.reconcile().await.unwrap();
             let row = site.rows_of(&engine).await.remove(0);
             if dies_ready {

@@ -135,13 +135,13 @@ fn routes() {
         t.yaml:3:19: `route.strategy`: `explicit` needs an extension to use
         hint: name one in `extension`, `route.order` or `route.fallback`
         ");
-    assert_snapshot!(body("route: {weights: {ext.a: 2, ext.b: x}}\n"), @"t.yaml:3:33: `route.weights.ext.b`: expected a whole number, found text `x`");
+    assert_snapshot!(body("route: {weights: {ext.a: 2, ext.b: x}}\n"), @"t.yaml:3:36: `route.weights.ext.b`: expected a whole number, found text `x`");
     assert_snapshot!(body("route: {strategy: lowest-cost, weights: {ext.a: 2}}\n"), @"t.yaml:3:41: `route.weights`: only the strategy `weighted` uses them");
     assert_snapshot!(body("route: {only: [ext.a], ignore: [ext.a]}\n"), @"t.yaml:3:32: `route.ignore`: `ext.a` is in `only` as well");
     assert_snapshot!(body("route: {hedge: soon}\n"), @"t.yaml:3:16: `route.hedge`: expected `true` or `false`, found text `soon`");
     assert_snapshot!(body("route: {hedge: {after: 0s}}\n"), @"t.yaml:3:24: `route.hedge.after`: it must be longer than zero");
-    assert_snapshot!(body("route: {constraints: {capabilities: [snapshot, pausing]}}\n"), @r"
-        t.yaml:3:48: `route.constraints.capabilities[1]`: `pausing` is not a capability
+    assert_snapshot!(body("route: {constraints: {capabilities: [snapshot, puase]}}\n"), @r"
+        t.yaml:3:48: `route.constraints.capabilities[1]`: `puase` is not a capability
         hint: did you mean `pause`?
         ");
     assert_snapshot!(body("route: {constraints: {residency: [\"e u\"]}}\n"), @r"
