@@ -95,6 +95,7 @@ impl Engine {
                     }
                     Err(error) => {
                         tracing::warn!(error = ?error, "the quicker sandbox could not be kept");
+                        self.dismiss(stored.record.id(), second_place, None);
                         tried(first.await)
                     }
                 },
