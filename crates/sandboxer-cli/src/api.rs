@@ -208,6 +208,9 @@ pub(crate) trait Api: MoneyApi + OutgoingApi + Send + Sync {
     async fn key_list(&self) -> Result<Vec<KeyView>>;
     async fn key_revoke(&self, id: KeyId) -> Result<KeyView>;
 
+    /// Waits for what the answer did not wait for: what was learned about backends, and the slower of two creates.
+    async fn finish(&self) {}
+
     /// Something was written that has to be delivered, and nobody else will do it.
     async fn owes_delivery(&self) -> bool;
 }

@@ -30,6 +30,8 @@ use crate::trial::{self, Trial, TrialWish};
 
 /// How long one look at a growing log or at new events waits.
 const WAIT: Duration = Duration::from_secs(2);
+/// How long a command that has answered waits for what is still to be written down.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Pieces on their way to the terminal at most.
 const QUEUE: usize = 16;
 
@@ -318,6 +320,11 @@ impl Api for Embedded {
 
     async fn key_revoke(&self, id: KeyId) -> Result<KeyView> {
         self.engine.key_revoke(&self.caller, id).await.map(KeyView::from)
+    }
+
+    async fn finish(&self) {
+        // What takes longer stays written down, and the next command that looks goes on with it.
+        let _ = tokio::time::timeout(PATIENCE, self.engine.idle()).await;
     }
 
     async fn owes_delivery(&self) -> bool {

@@ -24,6 +24,8 @@ use crate::{local_peer, router};
 
 /// After an accept failed, for lack of file descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long the end waits for what is still to be written down.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 const FORGET_IDLE_EVERY: Duration = Duration::from_secs(60);
 /// A peer that is gone without a word is noticed after some minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -64,7 +66,7 @@ pub async fn serve(engine: Engine, options: ServeOptions, shutdown: Cancellation
             }
         }
     });
-    let app = App::new(engine, options.limits, shutdown.clone())?;
+    let app = App::new(engine.clone(), options.limits, shutdown.clone())?;
     if let Some(told) = options.on_bound {
         let _ = told.send(bound);
     }
@@ -73,6 +75,8 @@ pub async fn serve(engine: Engine, options: ServeOptions, shutdown: Cancellation
     drop(listener);
     drain(&app).await;
     maintenance.cancel();
+    // What takes longer stays written down, and the next server goes on with it.
+    let _ = tokio::time::timeout(LAST_WORDS, engine.idle()).await;
     elsewhere.abort();
     if let Err(error) = maintaining.await {
         tracing::error!(%error, "maintenance broke off");

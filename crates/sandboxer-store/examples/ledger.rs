@@ -138,6 +138,9 @@ fn row(name: &str, mut times: Vec<Duration>) {
     times.sort();
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e6;
     println!("{name:<44} {:>9.0} {:>9.0} {:>9.0}", at(0.5), at(0.99), at(1.0));
+    if name == "balance" {
+        println!("figure ledger_balance_p99_us {:.1}", at(0.99));
+    }
 }
 
 async fn measure<T>(name: &str, rounds: usize, mut one: impl AsyncFnMut(usize) -> T) {
@@ -179,6 +182,9 @@ async fn transfers(store: &Arc<SqliteStore>, name: &str, callers: usize, count: 
     let seconds = start.elapsed().as_secs_f64();
     let made = count / callers * callers;
     println!("{made} transfers by {callers} callers: {:.0} per second", made as f64 / seconds);
+    if callers == CALLERS {
+        println!("figure ledger_transfers_per_second {:.0}", made as f64 / seconds);
+    }
 }
 
 #[tokio::main]
@@ -208,7 +214,11 @@ async fn main() {
         }
         tasks.join_all().await;
         let with = if charged { "with hold, meters and settlement" } else { "without books" };
-        println!("{lives} lives {with}: {:.0} per second", f64::from(lives) / start.elapsed().as_secs_f64());
+        let rate = f64::from(lives) / start.elapsed().as_secs_f64();
+        println!("{lives} lives {with}: {rate:.0} per second");
+        if charged {
+            println!("figure ledger_charged_lives_per_second {rate:.0}");
+        }
     }
 
     let audit = store.audit().await.unwrap();

@@ -3,6 +3,7 @@
 use sandboxer_core::extension::CheckItem;
 use sandboxer_core::page::Page;
 use sandboxer_core::price::{PricePeriod, PriceRate};
+use sandboxer_core::tariff::Phase;
 use sandboxer_core::{Dur, ErrorKind, Money};
 use sandboxer_engine::ExtensionView;
 
@@ -89,7 +90,13 @@ fn price(view: &ExtensionView, fields: &mut Fields) {
         let span = if rate.per == PricePeriod::Once { "once".to_owned() } else { format!("a {per}") };
         let free = if rate.free > 0 { format!(" above {}", rate.free) } else { String::new() };
         let charged = word(serde_json::to_value(rate.charged));
-        format!("{}{model}: {} for a {unit}{free}, {span}, {charged}", rate.meter.as_str(), rate.amount)
+        let paused = match (rate.states.contains(&Phase::Running), rate.states.contains(&Phase::Paused)) {
+            (true, false) => "",
+            (true, true) => ", also while paused",
+            (false, _) => ", while paused",
+        };
+        let name = rate.meter.as_str();
+        format!("{name}{model}: {} for a {unit}{free}, {span}, {charged}{paused}", rate.amount)
     };
     let rates: Vec<String> = card.rates.iter().map(rate).collect();
     fields.add("price", if rates.is_empty() { "nothing".to_owned() } else { rates.join("\n") });

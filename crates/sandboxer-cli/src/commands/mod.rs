@@ -96,6 +96,7 @@ pub(crate) async fn run(cli: Cli, printer: &Printer) -> Outcome {
             unreachable!("answered above")
         }
     };
+    api.finish().await;
     if api.owes_delivery().await {
         deliver::start(&settings);
     }

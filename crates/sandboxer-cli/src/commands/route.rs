@@ -48,7 +48,7 @@ pub(super) fn print_plan(plan: &PlanView, printer: &Printer) -> Outcome {
         .add("scope", plan.scope.as_str())
         .add("strategy", show::strategy(plan.route.strategy))
         .maybe("hedge", plan.route.hedge_after.map(|after| format!("after {}", human::dur(after))))
-        .add("quote", show::quote(&plan.quote, None));
+        .maybe("quote", plan.extension.is_some().then(|| show::quote(&plan.quote, None)));
     fields.print(printer)?;
     printer.line("")?;
     offers(&plan.route, printer)?;

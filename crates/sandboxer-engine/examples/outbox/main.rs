@@ -34,4 +34,6 @@ async fn main() {
     println!("{events} events arrived, each sandbox's in order; the deliverer was killed {kills} times");
     println!("{requests} requests, {refused} refused, {repeats} repeats of events that had arrived");
     println!("{:.1} s, {per_second:.0} events per second", took.as_secs_f64());
+    // For the bench. Whatever did not arrive, or out of order, has ended the run with an error before.
+    println!("figure outbox_arrived {events}\nfigure outbox_events_per_second {per_second:.0}");
 }
