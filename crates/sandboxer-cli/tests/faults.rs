@@ -32,7 +32,7 @@ fn home_with_money() -> tempfile::TempDir {
     let prices = home.path().join("prices");
     std::fs::create_dir(&prices).unwrap();
     let price = "extension: ext.native\ncurrency: USD\nas_of: 2026-01-01\nsource: the test\nbasis: metered\n\
-                 rates:\n  - { meter: vcpu, amount: 0.01, per: second, unit: vcpu }\n";
+                 bundled: [memory]\nrates:\n  - { meter: vcpu, amount: 0.01, per: second, unit: vcpu }\n";
     std::fs::write(prices.join("native.yaml"), price).unwrap();
     let paid = sandboxer(home.path(), None, &["credits", "add", PAID_IN]);
     assert!(paid.status.success(), "{}", String::from_utf8_lossy(&paid.stderr));

@@ -103,7 +103,7 @@ fn candidates<'a>(
             },
             capability: Some(capability),
             location: Location { regions: Vec::new(), residency: vec!["eu".into()] },
-            price: Price::Quoted(OfferQuote { amount, per_hour: amount }),
+            price: Price::Quoted(OfferQuote { amount, per_hour: amount, ..OfferQuote::default() }),
             latency: past.get(backend).copied(),
             breakers: &breakers[index],
             full: None,

@@ -30,6 +30,9 @@ pub struct Bill {
     pub sequence: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<Open>,
+    /// What the backend had counted when the newest interval ended: no microsecond is billed twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
     /// Where the newest ended interval ended: none begins before it, whatever the clock says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
@@ -93,6 +96,7 @@ impl Bill {
             held: quote.amount,
             sequence: 0,
             open: None,
+            counted: None,
             ended: None,
             items: Vec::new(),
             settled: false,
@@ -109,7 +113,7 @@ impl Bill {
     ) -> Result<Vec<Meter>> {
         let now = self.ended.map_or(now, |ended| ended.max(now));
         self.sequence += 1;
-        self.open = Some(Open { phase, since: now, cpu_usec });
+        self.open = Some(Open { phase, since: now, cpu_usec: cpu_usec.max(self.counted) });
         let items = self.tariff.interval(phase, Dur::ZERO, None, self.sequence == 1)?;
         Ok(items.into_iter().map(|item| self.meter(sandbox, item, now, None, now)).collect())
     }
@@ -119,6 +123,7 @@ impl Bill {
         let Some(open) = self.open.take() else { return Ok(Vec::new()) };
         let end = at.max(open.since);
         self.ended = Some(end);
+        self.counted = used.and_then(|used| used.cpu_usec).max(self.counted);
         let used = used.map(|used| Usage {
             cpu_usec: used.cpu_usec.map(|now| now.saturating_sub(open.cpu_usec.unwrap_or_default())),
             ..used.clone()

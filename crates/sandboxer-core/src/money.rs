@@ -107,8 +107,19 @@ impl serde::Serialize for Money {
 
 impl<'de> serde::Deserialize<'de> for Money {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        struct Amount;
+        impl serde::de::Visitor<'_> for Amount {
+            type Value = Money;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an amount in quotes: write \"0.1\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Money, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Amount)
     }
 }
 

@@ -181,7 +181,8 @@ pub fn against(capability: &Capability, state: &HostState, wish: &Wish<'_>) -> O
     }
     if let Some(until) = health.resting(wish.now) {
         let reason = health.reason.as_deref().unwrap_or("it failed");
-        return Some(format!("left alone until {until} after {} failures: {reason}", health.failures));
+        let failures = if health.failures == 1 { "failure" } else { "failures" };
+        return Some(format!("left alone until {until} after {} {failures}: {reason}", health.failures));
     }
     full(host, load, wish.resources)
 }
@@ -190,7 +191,8 @@ pub fn against(capability: &Capability, state: &HostState, wish: &Wish<'_>) -> O
 fn full(host: &Host, load: &HostLoad, wanted: &Resources) -> Option<String> {
     let capacity = &host.capacity;
     if let Some(most) = capacity.sandboxes.filter(|most| load.sandboxes >= *most) {
-        return Some(format!("full: {} of {most} sandboxes", load.sandboxes));
+        let sandboxes = if most == 1 { "sandbox" } else { "sandboxes" };
+        return Some(format!("full: {} of {most} {sandboxes}", load.sandboxes));
     }
     if let (Some(most), Some(more)) = (capacity.cpu, wanted.cpu)
         && load.cpu + more > most + 1e-9
@@ -242,8 +244,10 @@ fn praise(group: &Group<'_>, state: &HostState, groups: &[Group<'_>]) -> String 
     }
     let is_choice = groups.iter().map(|group| group.hosts.len()).sum::<usize>() > 1;
     if is_choice || state.host.capacity != Default::default() {
-        let most = state.host.capacity.sandboxes.map_or_else(String::new, |most| format!(" of {most}"));
-        out.push_str(&format!(", {}{most} sandboxes on it", state.load.sandboxes));
+        let (most, count) = (state.host.capacity.sandboxes, state.load.sandboxes);
+        let of = most.map_or_else(String::new, |most| format!(" of {most}"));
+        let sandboxes = if most.unwrap_or(count) == 1 { "sandbox" } else { "sandboxes" };
+        out.push_str(&format!(", {count}{of} {sandboxes} on it"));
     }
     out
 }

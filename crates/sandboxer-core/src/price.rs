@@ -1,17 +1,19 @@
 //! The price book: what each extension asks, as data that anybody can read and replace.
 //!
 //! Files come in as text with their names, folder by folder. A broken file is reported for itself and takes the price
-//! of its extension with it: nothing is ever free because a file could not be read. [`PriceBook::tariff`] applies a
+//! of its extension with it; one that does not tell whose price it is takes those of all metered extensions. Nothing is
+//! ever free, or at an older price, because a file could not be read. [`PriceBook::tariff`] applies a
 //! price to the resources of one sandbox; what comes out is frozen with the sandbox.
 
 mod apply;
 mod card;
 mod decode;
+mod folder;
 mod rate;
+mod whose;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -21,16 +23,15 @@ use crate::error::{Error, ErrorKind, Result, Retry};
 use crate::profile::Resources;
 use crate::suggest::printable;
 use crate::tariff::Tariff;
+use folder::{Folder, Priced};
 
 pub use card::{Basis, HostPrice, MeterName, PriceCard, PriceDefaults, PricePeriod, PriceRate, PriceUnit};
 
 /// Every price that is known, each read when somebody asks for it: most processes need one or two.
 #[derive(Clone, Debug, Default)]
 pub struct PriceBook {
-    /// By extension; later ones win.
-    folders: Vec<BTreeMap<String, Slot>>,
-    /// Of files that do not even tell whose price they are.
-    nameless: Vec<Error>,
+    /// Later ones win.
+    folders: Vec<Folder>,
 }
 
 /// One file, or why it could not be read: its extension has no price then.
@@ -44,22 +45,17 @@ impl PriceFile {
     pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
         Self { name: name.into(), text: Ok(text.into()) }
     }
-}
 
-/// The files of one folder for one extension.
-#[derive(Clone, Debug, Default)]
-struct Slot {
-    files: Vec<PriceFile>,
-    priced: OnceLock<Priced>,
-}
+    /// A folder, or a part of one, that cannot be read. What it says about any extension is not known.
+    pub fn unread(error: Error) -> Self {
+        Self { name: Cow::Borrowed(""), text: Err(error) }
+    }
 
-/// What one folder says about one extension.
-#[derive(Clone, Debug, Default)]
-struct Priced {
-    /// By date, the oldest first.
-    cards: Vec<PriceCard>,
-    /// With any of these none of the cards may be used: the broken file might be the newest of them.
-    errors: Vec<Error>,
+    /// Without the mark that some editors put before a text.
+    fn text(&self) -> Result<&str> {
+        let text = self.text.as_ref().map_err(Clone::clone)?;
+        Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+    }
 }
 
 impl PriceBook {
@@ -73,31 +69,22 @@ impl PriceBook {
 
     /// The book of several folders. Whatever a later one says about an extension replaces what earlier ones say.
     pub fn of_folders(folders: Vec<Vec<PriceFile>>) -> Self {
-        let mut book = Self::default();
-        for files in folders {
-            let mut folder: BTreeMap<String, Slot> = BTreeMap::new();
-            for file in files {
-                match decode::extension_of(&file) {
-                    Ok(extension) => folder.entry(extension).or_default().files.push(file),
-                    Err(error) => book.nameless.push(error),
-                }
-            }
-            book.folders.push(folder);
-        }
-        book
+        Self { folders: folders.into_iter().map(Folder::of).collect() }
     }
 
     /// Every file that cannot be used, and why. What it would have priced has no price.
     pub fn problems(&self) -> Vec<Error> {
-        let slots = self.folders.iter().flatten();
-        let errors = slots.flat_map(|(extension, slot)| &slot.priced(extension).errors);
-        self.nameless.iter().chain(errors).cloned().collect()
+        self.problems_after(0)
+    }
+
+    /// Those of all folders but the first ones, whose files are then not parsed for it.
+    pub fn problems_after(&self, folders: usize) -> Vec<Error> {
+        self.folders.iter().skip(folders).flat_map(Folder::problems).collect()
     }
 
     /// What the folders say about an extension, the deciding one first.
     fn priced<'a>(&'a self, extension: &str) -> impl Iterator<Item = &'a Priced> {
-        let slots = self.folders.iter().rev().filter_map(move |folder| folder.get(extension));
-        slots.map(move |slot| slot.priced(extension))
+        self.folders.iter().rev().filter_map(move |folder| folder.priced(extension))
     }
 
     /// What one sandbox with these resources costs at this extension and host, by the price of `now`.
@@ -111,7 +98,7 @@ impl PriceBook {
         is_self_hosted: bool,
         now: Timestamp,
     ) -> Result<Tariff> {
-        match self.card(extension, now)? {
+        match self.card(extension, is_self_hosted, now)? {
             Some(card) => apply::tariff(card, host, resources),
             None if is_self_hosted => {
                 let basis = Basis::SelfHosted.as_str().to_owned();
@@ -122,13 +109,25 @@ impl PriceBook {
     }
 
     /// The price of an extension that applies now: the newest of the last folder that has one, none from the future.
-    pub fn card(&self, extension: &str, now: Timestamp) -> Result<Option<&PriceCard>> {
+    ///
+    /// A folder with a file that does not tell whose price it is might say anything about anybody. Machines of one's own
+    /// go on as long as the folder does not name them: otherwise one slip of the pen would stop a laptop.
+    pub fn card(&self, extension: &str, is_self_hosted: bool, now: Timestamp) -> Result<Option<&PriceCard>> {
         let today = day_of(now);
-        for priced in self.priced(extension) {
-            if let Some(why) = priced.errors.first() {
-                return Err(refused(extension, &format!("its price file is broken: {why}")));
+        for folder in self.folders.iter().rev() {
+            let priced = folder.priced(extension);
+            if let Some(why) = priced.and_then(|priced| priced.errors.first()) {
+                return Err(refused(
+                    extension,
+                    &format!("its price file is broken: {}", why.chain().join(": ")),
+                ));
             }
-            if let Some(card) = priced.cards.iter().rev().find(|card| card.as_of <= today) {
+            if let Some(why) = folder.doubt().filter(|_| !is_self_hosted || priced.is_some()) {
+                let why = why.chain().join(": ");
+                return Err(refused(extension, &format!("it may be in what cannot be read: {why}")));
+            }
+            let mut cards = priced.into_iter().flat_map(|priced| priced.cards.iter().rev());
+            if let Some(card) = cards.find(|card| card.as_of <= today) {
                 return Ok(Some(card));
             }
         }
@@ -144,12 +143,16 @@ impl PriceBook {
     }
 
     fn extensions(&self) -> BTreeSet<&str> {
-        self.folders.iter().flat_map(BTreeMap::keys).map(String::as_str).collect()
+        self.folders.iter().flat_map(Folder::extensions).collect()
     }
 
     /// The price of each extension that applies now, by extension. Those whose file is broken are left out.
     pub fn current(&self, now: Timestamp) -> Vec<&PriceCard> {
-        self.extensions().into_iter().filter_map(|name| self.card(name, now).ok().flatten()).collect()
+        let is_own = |name: &str| {
+            self.priced(name).flat_map(|priced| &priced.cards).all(|card| card.basis == Basis::SelfHosted)
+        };
+        let names = self.extensions().into_iter();
+        names.filter_map(|name| self.card(name, is_own(name), now).ok().flatten()).collect()
     }
 
     fn unpriced(&self, extension: &str) -> Error {
@@ -164,40 +167,6 @@ impl PriceBook {
 /// The day in UTC, which every price file means.
 fn day_of(now: Timestamp) -> Date {
     now.to_zoned(TimeZone::UTC).date()
-}
-
-impl Slot {
-    fn priced(&self, extension: &str) -> &Priced {
-        self.priced.get_or_init(|| {
-            let mut priced = Priced::default();
-            for file in &self.files {
-                if let Err(error) = priced.add(extension, file) {
-                    priced.errors.push(error);
-                }
-            }
-            priced
-        })
-    }
-}
-
-impl Priced {
-    fn add(&mut self, extension: &str, file: &PriceFile) -> Result<()> {
-        let card = decode::file(file)?;
-        let refuse = |why: String| {
-            Error::new(ErrorKind::InvalidInput, format!("{}: {why}", file.name))
-                .with_context("file", file.name.as_ref())
-        };
-        if card.extension != extension {
-            return Err(refuse("`extension` must stand once, on a line of its own".into()));
-        }
-        if let Some(twin) = self.cards.iter().find(|other| other.as_of == card.as_of) {
-            let why = format!("{extension} has a price as of {} already, in {}", card.as_of, twin.file);
-            return Err(refuse(why).with_hint("keep one of them, or give the newer one its own `as_of`"));
-        }
-        let place = self.cards.partition_point(|other| other.as_of < card.as_of);
-        self.cards.insert(place, card);
-        Ok(())
-    }
 }
 
 /// No sandbox is placed where its cost is not known.

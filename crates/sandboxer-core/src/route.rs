@@ -21,6 +21,8 @@ pub use candidate::{Candidate, Health, Price};
 pub use latency::{Digest, Window};
 pub use limits::{ExtensionLimits, Slots};
 pub use merge::{Bounds, Known, Route, candidates};
-pub use offer::{Attempt, Backend, Offer, OfferHealth, OfferLatency, OfferQuote, RouteDecision};
+pub use offer::{
+    Attempt, AttemptOutcome, Backend, Hedged, Offer, OfferHealth, OfferLatency, OfferQuote, RouteDecision,
+};
 pub use rank::decide;
 pub use unmet::unmet;

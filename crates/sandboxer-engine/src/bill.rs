@@ -90,12 +90,68 @@ impl Engine {
         // A free offer after a dear one gives back what was held, by a hold of nothing.
         record.bill = bill.or_else(|| {
             before.map(|mut bill| {
-                bill.tariff = Tariff { basis: "self-hosted".into(), ..Tariff::default() };
+                let extension = record.sandbox.extension.clone();
+                bill.tariff = Tariff { extension, basis: "self-hosted".into(), ..Tariff::default() };
+                bill.terms = Terms::default();
                 bill.held = sandboxer_core::Money::ZERO;
                 bill
             })
         });
         Ok(self.hold_for(record))
+    }
+
+    /// What the dearer of two places costs, while it is open which of them it will be. When it is known, the hold follows.
+    pub(crate) fn hold_for_either(&self, record: &mut SandboxRecord, other: Option<&Bill>) -> Money {
+        let Some(other) = other else { return Money::default() };
+        match &mut record.bill {
+            Some(bill) if bill.held >= other.held => return Money::default(),
+            Some(bill) => bill.held = other.held,
+            None => record.bill = Some(other.clone()),
+        }
+        self.hold_for(record)
+    }
+
+    /// Whether what is held is what the quote of the record's own place says; it is not after a choice of two.
+    pub(crate) async fn hold_as_quoted(&self, record: &mut SandboxRecord) -> Result<Money> {
+        match &record.bill {
+            Some(bill) if bill.held != record.sandbox.quote.amount => self.rebill(record).await,
+            _ => Ok(Money::default()),
+        }
+    }
+
+    /// Says before anything is ended whether its successor can be paid with what it gives back.
+    pub(crate) async fn require_credits(
+        &self,
+        caller: &Caller,
+        old: &SandboxRecord,
+        quote: &Quote,
+    ) -> Result<()> {
+        let given_back = old.bill.as_ref().map_or(0, |bill| bill.held.nanos());
+        if quote.amount.nanos() <= given_back {
+            return Ok(());
+        }
+        let payer = Payer {
+            organisation: caller.seat.organisation.clone(),
+            workspace: caller.seat.workspace.clone(),
+            key: caller.key_text(),
+            actor: caller.actor,
+            profile: String::new(),
+        };
+        let mut free = 0;
+        for name in payer.accounts() {
+            if let Some(account) = self.inner.store.account(&name).await? {
+                free = account.balance.nanos() + account.overdraft.nanos();
+                break;
+            }
+        }
+        if quote.amount.nanos() <= given_back + free {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::InsufficientCredits,
+            format!("a new one needs {} to be held, and that is not there", quote.amount),
+        )
+        .with_hint("the old one is still there; `sandboxer credits show` tells the balance"))
     }
 
     /// Whoever asked for a sandbox that was free until now.
@@ -136,7 +192,15 @@ impl Engine {
         Ok(Some(Credential::new(secret.expose())))
     }
 
-    /// It runs: the first interval begins.
+    /// It is ready: what is held is what its place costs, and the first interval begins.
+    pub(crate) async fn begin_charging(&self, record: &mut SandboxRecord) -> Result<Money> {
+        let mut money = self.hold_as_quoted(record).await?;
+        let started = self.start_meters(record, Phase::Running, None)?;
+        money.books.meters = started.books.meters;
+        Ok(money)
+    }
+
+    /// An interval begins.
     pub(crate) fn start_meters(
         &self,
         record: &mut SandboxRecord,
@@ -175,7 +239,7 @@ impl Engine {
         if let (Some(bill), Some(raised)) = (record.bill.as_mut(), now.bill) {
             bill.held = raised.held;
         }
-        record.sandbox.quote.amount = now.sandbox.quote.amount;
+        record.sandbox.quote = now.sandbox.quote;
         Ok(money)
     }
 
@@ -190,7 +254,7 @@ impl Engine {
             return Ok(Money::default());
         }
         bill.held = needed;
-        record.sandbox.quote.amount = needed;
+        self.requote(record, until)?;
         Ok(self.hold_for(record))
     }
 
@@ -204,9 +268,26 @@ impl Engine {
         if needed <= bill.held {
             return Ok(Money::default());
         }
+        if let Some(most) = record.sandbox.route.max_cost_total.filter(|most| needed > *most) {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!("it would cost up to {needed}, and the route allows {most} in all"),
+            )
+            .with_hint("extend it by less, or create another one with a higher `--max-cost`"));
+        }
         bill.held = needed;
-        record.sandbox.quote.amount = needed;
+        self.requote(record, until)?;
         Ok(self.hold_for(record))
+    }
+
+    /// What the quote says after the hold has changed.
+    fn requote(&self, record: &mut SandboxRecord, until: jiff::Timestamp) -> Result<()> {
+        let Some(bill) = &record.bill else { return Ok(()) };
+        let life = until.as_millisecond() - record.sandbox.created_at.as_millisecond();
+        let life = Dur::from_millis(u64::try_from(life).unwrap_or_default());
+        let quote = bill.tariff.quote(life, bill.terms)?;
+        record.sandbox.quote = Quote { amount: bill.held, ..quote };
+        Ok(())
     }
 
     /// The running interval ends there.
@@ -256,6 +337,14 @@ impl Engine {
             Ok(Ok(status)) if status.usage.is_some() => status.usage,
             _ => self.inner.store.last_alive(record.id()).await.ok().flatten()?.1,
         }
+    }
+
+    /// Whether the backend of a metered sandbox still has it; only a clear no counts.
+    pub(crate) async fn seems_alive(&self, record: &SandboxRecord) -> bool {
+        let is_metered = record.bill.as_ref().is_some_and(|bill| bill.open.is_some());
+        let (true, Some(handle)) = (is_metered, &record.handle) else { return true };
+        let Ok(extension) = self.inner.registry.get(&record.sandbox.extension) else { return true };
+        !matches!(tokio::time::timeout(PATIENCE.as_std(), extension.is_alive(handle)).await, Ok(Ok(false)))
     }
 
     /// When the backend was last known to live: the end of what is charged when nobody knows when it ended.

@@ -11,6 +11,7 @@ use sandboxer_store::{Idempotency, Insert, Inserted, Step, Stored};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::bill::Money;
 use crate::caller::Action;
 use crate::destroy::Ending;
 use crate::establish::Making;
@@ -107,7 +108,10 @@ impl Engine {
     ) -> Result<Insert> {
         let mut record = self.new_record(caller, request, plan).await?;
         (record.bill, record.sandbox.quote) = self.open_bill(caller, &record).await?;
-        let money = self.hold_for(&record);
+        let money = match &record.bill {
+            Some(bill) if bill.held > sandboxer_core::Money::ZERO => self.hold_for(&record),
+            _ => Money::default(),
+        };
         let now = record.sandbox.created_at;
         let mut about = json!({
             "profile": record.sandbox.profile,
@@ -283,7 +287,9 @@ impl Engine {
         let old = self.load(caller, id).await?;
         let request = recreate_request(&old);
         // What cannot be made again is said before the old one is touched.
-        self.plan(&request).await?.offer()?;
+        let plan = self.plan_for(caller, &request).await?;
+        plan.offer()?;
+        self.require_credits(caller, &old.record, &plan.quote).await?;
         self.destroy(caller, id).await?;
         self.create(caller, request, options).await
     }

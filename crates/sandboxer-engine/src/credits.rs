@@ -5,8 +5,6 @@
 
 mod provider_keys;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use sandboxer_core::ledger::{
     self, Account, Budget, Entry, FEES, Kind, MOST, Meter, Payer, Period, WORLD, check_amount, parse_account,
@@ -44,17 +42,37 @@ pub struct CreditRequest {
     /// `org:acme`, `workspace:acme/research` or `key:key_…`; without it the account that pays for the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// What it is for. An adjustment has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub memo: String,
+    #[serde(default, skip_serializing_if = "CreditKind::is_credit")]
+    pub kind: CreditKind,
     /// The same id with the same content is the same payment. `Idempotency-Key` means this where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// Whether money comes in, or a mistake is put right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CreditKind {
+    #[default]
+    Credit,
+    /// More with an amount above zero, less with one below it, on an account that is open; never below its limit.
+    Adjustment,
+}
+
+impl CreditKind {
+    fn is_credit(&self) -> bool {
+        *self == Self::Credit
+    }
 }
 
 /// A payment that is in the books.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Credited {
     pub transaction: String,
+    /// Below zero where an adjustment took something.
     pub amount: Money,
     /// The account as it stands now.
     pub account: Account,
@@ -101,6 +119,19 @@ pub struct BooksAudit {
 
 /// An amount that somebody writes and that can be moved; the error says what is wrong with it.
 pub fn parse_amount(text: &str) -> Result<Money> {
+    check_amount(own_currency(text)?)
+}
+
+/// An amount by which an account is put right: above or below zero.
+pub fn parse_adjustment(text: &str) -> Result<Money> {
+    let amount = own_currency(text)?;
+    if amount == Money::ZERO {
+        return Err(Error::new(ErrorKind::InvalidInput, "an adjustment of zero changes nothing"));
+    }
+    check_amount(Money::from_nanos(amount.nanos().abs())).map(|_| amount)
+}
+
+fn own_currency(text: &str) -> Result<Money> {
     let bare = text.trim();
     let word = bare.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
     let has_number = bare.len() > word.len();
@@ -115,7 +146,7 @@ pub fn parse_amount(text: &str) -> Result<Money> {
         )
         .with_hint("change it first; no rate of exchange is known here"));
     }
-    check_amount(text.parse()?)
+    text.parse()
 }
 
 /// An amount that is a bound: zero means nothing at all.
@@ -132,11 +163,13 @@ impl Engine {
     pub async fn credits(&self, caller: &Caller, account: Option<&str>) -> Result<Credits> {
         caller.require(Action::UseSandboxes)?;
         let pays = self.paying_account(caller).await?;
-        let named = account.map(|text| visible_account(caller, text)).transpose()?;
+        let named = account.map(|text| visible_account(caller, text, &pays)).transpose()?;
         let all = caller.may(Action::Operate);
-        let own = own_accounts(caller);
+        let own = own_accounts(caller, &pays);
         let accounts = match &named {
-            Some(name) => vec![self.inner.store.account(name).await?.ok_or_else(|| not_opened(name))?],
+            Some(name) => {
+                vec![self.inner.store.account(name).await?.ok_or_else(|| not_opened(caller, name))?]
+            }
             None if all => self.inner.store.accounts().await?,
             None => {
                 let mut found = Vec::new();
@@ -154,15 +187,48 @@ impl Engine {
         Ok(Credits { pays, accounts, budgets })
     }
 
-    /// Pays in. Repeated with the same id it is done once.
+    /// An account that is named, if the caller may look at it and there is one.
+    pub(crate) async fn opened_account(&self, caller: &Caller, text: &str) -> Result<String> {
+        let name = visible_account(caller, text, &self.paying_account(caller).await?)?;
+        let found = self.inner.store.account(&name).await?;
+        found.map(|found| found.account).ok_or_else(|| not_opened(caller, &name))
+    }
+
+    /// An account of a key is one of a key that there is: nobody could ever spend what is on another.
+    async fn check_key_account(&self, account: &str) -> Result<()> {
+        let Some(key) = account.strip_prefix("key:") else { return Ok(()) };
+        let known = self.inner.store.key_list().await?;
+        if known.iter().any(|known| known.key_id.to_string() == key) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotFound, format!("there is no key {key}"))
+            .with_hint("`sandboxer keys list` shows those that there are"))
+    }
+
+    /// Pays in, or puts right. Repeated with the same id it is done once.
     pub async fn credits_add(&self, caller: &Caller, request: &CreditRequest) -> Result<Credited> {
         caller.require(Action::ManageMoney)?;
-        let amount = parse_amount(&request.amount)?;
+        let (amount, kind) = match request.kind {
+            CreditKind::Credit => (parse_amount(&request.amount)?, Kind::Credit),
+            CreditKind::Adjustment => (parse_adjustment(&request.amount)?, Kind::Adjustment),
+        };
         let account = match &request.account {
             Some(text) => parse_account(text)?,
             None => self.paying_account(caller).await?,
         };
         check_memo(&request.memo)?;
+        match request.kind {
+            CreditKind::Credit => self.check_key_account(&account).await?,
+            CreditKind::Adjustment => {
+                if request.memo.trim().is_empty() {
+                    return Err(Error::new(ErrorKind::InvalidInput, "an adjustment has a memo")
+                        .with_hint("say what is put right, such as `invoice 17 was paid in twice`"));
+                }
+                if self.inner.store.account(&account).await?.is_none() {
+                    return Err(not_opened(caller, &account));
+                }
+            }
+        }
         let id = match &request.id {
             Some(id) => checked_id(id)?.to_owned(),
             None => KeyId::generate().to_string().trim_start_matches(KeyId::PREFIX).to_owned(),
@@ -170,10 +236,10 @@ impl Engine {
         let transfer = Transfer {
             // Apart from the transactions of sandboxes, whatever somebody calls a payment.
             id: format!("credit:{id}"),
-            kind: Kind::Credit,
-            from: WORLD.into(),
-            to: account.clone(),
-            amount,
+            kind,
+            from: if amount < Money::ZERO { account.clone() } else { WORLD.into() },
+            to: if amount < Money::ZERO { WORLD.into() } else { account.clone() },
+            amount: Money::from_nanos(amount.nanos().abs()),
             memo: request.memo.clone(),
             time: self.now(),
         };
@@ -185,13 +251,15 @@ impl Engine {
             .with_hint("use a new id for a new payment"),
             _ => error,
         })?;
-        let account = self.inner.store.account(&account).await?.ok_or_else(|| not_opened(&account))?;
+        let account =
+            self.inner.store.account(&account).await?.ok_or_else(|| not_opened(caller, &account))?;
         Ok(Credited { transaction: transfer.id, amount, account })
     }
 
     pub async fn credits_limit(&self, caller: &Caller, request: &LimitRequest) -> Result<Account> {
         caller.require(Action::ManageMoney)?;
         let account = parse_account(&request.account)?;
+        self.check_key_account(&account).await?;
         self.inner.store.overdraft(&account, check_bound(request.overdraft)?).await
     }
 
@@ -235,54 +303,35 @@ impl Engine {
                 caller.require(Action::Operate)?;
                 None
             }
-            Some(text) => Some(visible_account(caller, text)?),
+            Some(text) => Some(self.opened_account(caller, text).await?),
             // One sandbox's money is followed through all accounts.
             None if query.sandbox.is_some() => None,
             None => Some(self.paying_account(caller).await?),
         };
-        if let Some(sandbox) = query.sandbox.filter(|_| !caller.may(Action::Operate)) {
-            self.load(caller, sandbox).await?;
+        // Whose a sandbox was is asked of its hold, which outlives it.
+        let subject = caller.visible_key().map(|key| format!("key:{key}"));
+        if let (Some(_), Some(sandbox)) = (&subject, query.sandbox) {
+            let any =
+                EntryFilter { sandbox: Some(sandbox), subject: subject.clone(), ..EntryFilter::default() };
+            if self.inner.store.entries(&any, 0, Limit::new(1)?).await?.is_empty() {
+                self.load(caller, sandbox).await?;
+            }
         }
-        let filter = EntryFilter { account, sandbox: query.sandbox, from: query.from, until: query.until };
+        let filter =
+            EntryFilter { account, sandbox: query.sandbox, subject, from: query.from, until: query.until };
         let mut items = self.inner.store.entries(&filter, after, limit).await?;
         let next_cursor = (items.len() >= limit.get() as usize)
             .then(|| items.last().map(|last| last.position.to_string()))
             .flatten();
         if !caller.may(Action::Operate) {
-            items = self.own_entries(caller, items).await?;
+            // What the house has is not theirs to know.
+            let payers = payer_of(caller).accounts();
+            items.retain(|entry| {
+                let account = entry.account.strip_prefix("held:").unwrap_or(&entry.account);
+                payers.iter().any(|payer| payer == account)
+            });
         }
         Ok(Page { items, next_cursor })
-    }
-
-    /// Those that are about the caller: its key's account, and its sandboxes on its workspace's.
-    async fn own_entries(&self, caller: &Caller, items: Vec<Entry>) -> Result<Vec<Entry>> {
-        let own = own_accounts(caller);
-        let of_key = caller.key_text().map(|key| format!("key:{key}"));
-        let mut known: BTreeMap<SandboxId, bool> = BTreeMap::new();
-        let mut out = Vec::new();
-        for entry in items {
-            let account = entry.account.strip_prefix("held:").unwrap_or(&entry.account);
-            if !own.iter().any(|one| one == account) {
-                continue;
-            }
-            let is_own = match entry.sandbox_id {
-                _ if of_key.as_deref() == Some(account) => true,
-                None => false,
-                Some(id) => match known.get(&id) {
-                    Some(known) => *known,
-                    None => {
-                        let stored = self.inner.store.get(id).await?;
-                        let seen = stored.is_some_and(|row| caller.may_see(row.record.owner_key.as_deref()));
-                        known.insert(id, seen);
-                        seen
-                    }
-                },
-            };
-            if is_own {
-                out.push(entry);
-            }
-        }
-        Ok(out)
     }
 
     /// Meters, newest first.
@@ -296,6 +345,16 @@ impl Engine {
         caller.require(Action::UseSandboxes)?;
         check_range(filter.from, filter.until)?;
         let filter = MeterFilter { owner_key: caller.visible_key(), ..filter };
+        if let (Some(_), Some(sandbox)) = (&filter.owner_key, filter.sandbox) {
+            let any = MeterFilter {
+                sandbox: Some(sandbox),
+                owner_key: filter.owner_key.clone(),
+                ..MeterFilter::default()
+            };
+            if self.inner.store.meters(&any, None, Limit::new(1)?).await?.items.is_empty() {
+                self.load(caller, sandbox).await?;
+            }
+        }
         self.inner.store.meters(&filter, cursor, limit).await
     }
 
@@ -332,15 +391,19 @@ fn payer_of(caller: &Caller) -> Payer {
     }
 }
 
-/// The accounts whose balance everybody may see of themselves.
-fn own_accounts(caller: &Caller) -> Vec<String> {
+/// The accounts whose balance everybody may see of themselves. That which pays for them is one, whosever it is: a
+/// create that it cannot pay for says what is there.
+fn own_accounts(caller: &Caller, pays: &str) -> Vec<String> {
     let mut out: Vec<String> = caller.key_text().map(|key| format!("key:{key}")).into_iter().collect();
     out.push(workspace_account(&caller.seat.organisation, &caller.seat.workspace));
+    if out.iter().all(|account| account != pays) {
+        out.push(pays.to_owned());
+    }
     out
 }
 
 /// An account by its name, if the caller may look at it. Operators may look at those of the house too.
-pub(crate) fn visible_account(caller: &Caller, text: &str) -> Result<String> {
+fn visible_account(caller: &Caller, text: &str, pays: &str) -> Result<String> {
     if caller.may(Action::Operate) {
         let of_house = text == WORLD || text == FEES || text.starts_with("provider:");
         return match text.strip_prefix("held:") {
@@ -350,23 +413,40 @@ pub(crate) fn visible_account(caller: &Caller, text: &str) -> Result<String> {
         };
     }
     let account = parse_account(text)?;
-    if own_accounts(caller).contains(&account) {
+    if own_accounts(caller, pays).contains(&account) {
         return Ok(account);
     }
     Err(Error::new(ErrorKind::Denied, format!("{account} is not an account of this key"))
         .with_hint("`sandboxer credits show` shows those that are"))
 }
 
-pub(crate) fn not_opened(account: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("the account {account} was not opened yet"))
-        .with_hint(format!("`sandboxer credits add AMOUNT --account {account}` opens it"))
+fn not_opened(caller: &Caller, account: &str) -> Error {
+    let hint = match parse_account(account) {
+        Ok(_) if caller.may(Action::ManageMoney) => {
+            format!("`sandboxer credits add AMOUNT --account {account}` opens it")
+        }
+        Ok(_) => format!("ask an operator to add credits to {account}"),
+        // What is held, owed or earned comes about by itself.
+        Err(_) => "the first sandbox that costs something opens it".to_owned(),
+    };
+    Error::new(ErrorKind::NotFound, format!("the account {} was not opened yet", printable(account)))
+        .with_hint(hint)
+}
+
+/// Characters that turn the direction of what follows, or break a line: the text would read as another one.
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn check_memo(memo: &str) -> Result<()> {
-    if memo.len() <= 256 && !memo.chars().any(char::is_control) {
+    if memo.len() <= 256 && !memo.chars().any(misleads) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidInput, "a memo has at most 256 bytes, all printable"))
+    Err(Error::new(
+        ErrorKind::InvalidInput,
+        "a memo has at most 256 bytes, without control characters and marks of direction",
+    ))
 }
 
 fn checked_id(id: &str) -> Result<&str> {
@@ -426,17 +506,23 @@ mod tests {
 
     #[test]
     fn whose_account_one_may_look_at() {
+        const PAYS: &str = "workspace:acme/research";
         let seat = Seat { organisation: "acme".into(), workspace: "research".into() };
         let key = KeyId::generate();
         let agent = Caller { seat, ..Caller::with_key(Actor::Agt, key) };
-        assert!(visible_account(&agent, "workspace:acme/research").is_ok());
-        assert!(visible_account(&agent, &format!("key:{key}")).is_ok());
+        assert!(visible_account(&agent, "workspace:acme/research", PAYS).is_ok());
+        assert!(visible_account(&agent, &format!("key:{key}"), PAYS).is_ok());
         for other in ["workspace:acme/other", "org:acme", "workspace:research"] {
-            assert_eq!(visible_account(&agent, other).unwrap_err().kind(), ErrorKind::Denied, "{other}");
+            assert_eq!(
+                visible_account(&agent, other, PAYS).unwrap_err().kind(),
+                ErrorKind::Denied,
+                "{other}"
+            );
         }
         for house in ["world", "fees", "provider:ext.e2b", "held:org:acme"] {
-            assert!(visible_account(&agent, house).is_err(), "{house}");
-            assert!(visible_account(&Caller::local_admin(), house).is_ok(), "{house}");
+            assert!(visible_account(&agent, house, PAYS).is_err(), "{house}");
+            assert!(visible_account(&Caller::local_admin(), house, PAYS).is_ok(), "{house}");
         }
+        assert!(visible_account(&agent, "org:acme", "org:acme").is_ok(), "it pays");
     }
 }

@@ -34,6 +34,11 @@ impl Ending {
         Self { through: Some(State::Failed), reason, failure: Some(Failure::from(error)), untouched }
     }
 
+    /// Nobody asked for this end: it was concluded from the row and the backend.
+    fn is_a_judgement(&self) -> bool {
+        matches!(self.reason, reason::TTL | reason::IDLE | reason::LOST | reason::INTERRUPTED)
+    }
+
     pub(crate) fn with_failure(mut self, error: &Error) -> Self {
         self.failure = Some(Failure::from(error));
         self
@@ -47,7 +52,8 @@ impl Engine {
         Ok(self.end(stored, Ending::because(reason::REQUESTED)).await?.record.sandbox)
     }
 
-    /// Brings a sandbox to its end, whoever else is working on it.
+    /// Brings a sandbox to its end, whoever else is working on it. `Conflict` where nobody asked for the end and the row
+    /// has changed since it was judged.
     pub(crate) async fn end(&self, mut stored: Stored, ending: Ending) -> Result<Stored> {
         self.last_sync(&stored).await;
         loop {
@@ -72,7 +78,11 @@ impl Engine {
                     return Ok(ended);
                 }
                 Err(error) if error.kind() == ErrorKind::Conflict => {
-                    stored = self.reload(stored.record.id()).await?
+                    // It was judged by what it was, and it is something else now: longer, ready, or somebody's.
+                    if ending.is_a_judgement() {
+                        return Err(error);
+                    }
+                    stored = self.reload(stored.record.id()).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -133,6 +143,7 @@ impl Engine {
         match ending.reason {
             reason::TTL => Ok(record.sandbox.expires_at.min(self.now())),
             reason::LOST | reason::IDLE => self.last_alive(record).await,
+            reason::REQUESTED if !self.seems_alive(record).await => self.last_alive(record).await,
             _ => Ok(self.now().min(record.sandbox.expires_at)),
         }
     }

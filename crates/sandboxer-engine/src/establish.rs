@@ -8,7 +8,6 @@ use sandboxer_core::extension::{Extension, Handle, Progress, ProvisionRequest, R
 use sandboxer_core::isolation::{IsolationReport, Outcome};
 use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::snapshot::Taken;
-use sandboxer_core::tariff::Phase;
 use sandboxer_core::{Error, ErrorKind, ExecId, Result, SandboxId, State};
 use sandboxer_store::{Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
@@ -123,7 +122,7 @@ impl Engine {
         record.sandbox.isolation = report(&record.sandbox.isolation, &handle);
         record.sandbox.reachability = Some(reachability);
         record.handle = Some(handle);
-        let money = match self.start_meters(&mut record, Phase::Running, None) {
+        let money = match self.begin_charging(&mut record).await {
             Ok(money) => money,
             Err(error) => return Err(self.give_up(stored, error).await),
         };

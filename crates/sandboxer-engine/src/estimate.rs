@@ -6,7 +6,7 @@ use sandboxer_core::profile::RouteSpec;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::RouteDecision;
 use sandboxer_core::sandbox::Quote;
-use sandboxer_core::{Dur, Result};
+use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Action;
@@ -51,6 +51,10 @@ impl Engine {
     /// Nothing is created and nothing is held.
     pub async fn estimate(&self, caller: &Caller, request: &EstimateRequest) -> Result<Estimate> {
         caller.require(Action::UseSandboxes)?;
+        if request.duration == Dur::ZERO {
+            return Err(Error::new(ErrorKind::InvalidInput, "an estimate is for a duration above zero")
+                .with_hint("durations are written `90s`, `30m`, `2h`, `1d`"));
+        }
         let wish = CreateRequest {
             profile: request.profile.clone(),
             inputs: request.inputs.clone(),

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::attempt::{Notes, Tried, backend_of};
 use crate::establish::Making;
-use crate::reroute::attempt;
+use crate::reroute::{attempt, has_own_key};
 use crate::{Engine, fault};
 
 /// How long the slower one may go on before it is cut off: a backend that is asked to take down what it is just making
@@ -76,13 +76,14 @@ impl Engine {
                 {
                     Ok(()) => {
                         if let Err(error) = &one.outcome {
-                            self.blame(&first_place, error).await;
+                            self.blame(&first_place, error, has_own_key(stored)).await;
                         }
                         self.dismiss(stored.record.id(), first_place, None);
                         other
                     }
                     Err(error) => {
                         tracing::warn!(error = ?error, "the quicker sandbox could not be kept");
+                        self.dismiss(stored.record.id(), second_place, None);
                         one
                     }
                 }
@@ -120,13 +121,22 @@ impl Engine {
         let mut record = stored.record.clone();
         record.sandbox.route.hedge = Some(second.clone());
         let about = json!({ "extension": second.extension, "host": second.host, "after": after });
+        let mut elsewhere = record.clone();
+        (elsewhere.sandbox.extension, elsewhere.sandbox.host) = (second.extension, second.host);
+        if let Err(error) = self.rebill(&mut elsewhere).await {
+            tracing::warn!(error = ?error, "a slow create gets no company");
+            return None;
+        }
+        let money = self.hold_for_either(&mut record, elsewhere.bill.as_ref());
+        let mut facts = vec![NewEvent::fact("sandbox.hedged", self.now(), about)];
+        facts.extend(money.facts);
         let update = Update {
             record,
             expected_version: stored.version,
             steps: Vec::new(),
-            facts: vec![NewEvent::fact("sandbox.hedged", self.now(), about)],
+            facts,
             lease: LeaseChange::Take(self.lease()),
-            books: Books::default(),
+            books: money.books,
         };
         match self.inner.store.update(update).await {
             Ok(written) => *stored = written,
@@ -136,15 +146,10 @@ impl Engine {
             }
         }
         let mut row = stored.clone();
-        (row.record.sandbox.extension, row.record.sandbox.host) = (second.extension, second.host);
-        // Only for the key that it is made with: nothing of it is held before it is kept.
-        match self.rebill(&mut row.record).await {
-            Ok(_) => Some(row),
-            Err(error) => {
-                tracing::warn!(error = ?error, "a slow create gets no company");
-                None
-            }
-        }
+        row.record.sandbox.extension = elsewhere.sandbox.extension;
+        row.record.sandbox.host = elsewhere.sandbox.host;
+        row.record.bill = elsewhere.bill;
+        Some(row)
     }
 
     /// The row names the second one as its place, at its price, and the first as the one that has to go.
@@ -180,7 +185,7 @@ impl Engine {
     /// The first goes on alone. What the second left stays written down until it is removed.
     async fn second_failed(&self, stored: &mut Stored, second: &Backend, error: &Error, took: Duration) {
         stored.record.sandbox.route.attempts.push(attempt(second, error, took));
-        self.blame(second, error).await;
+        self.blame(second, error, false).await;
         let tag = stored.record.id().to_string();
         if !error.had_no_effect()
             && let Err(left) = self.clean(second, &tag).await

@@ -133,7 +133,8 @@ impl Engine {
                 }],
             },
         };
-        let (price, price_problem) = match self.prices().book().card(&description.id, self.now()) {
+        let is_own = description.capability.self_hosted;
+        let (price, price_problem) = match self.prices().book().card(&description.id, is_own, self.now()) {
             Ok(card) => (card.cloned(), None),
             Err(error) => (None, Some(error.chain().join(": "))),
         };

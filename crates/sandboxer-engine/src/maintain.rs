@@ -46,8 +46,13 @@ impl Engine {
 
     async fn end_overdue(&self) -> sandboxer_core::Result<()> {
         for stored in self.inner.store.overdue(self.now()).await? {
-            if stored.record.sandbox.host == sandboxer_core::host::LOCAL {
-                self.settle_if_needed(stored).await?;
+            if stored.record.sandbox.host != sandboxer_core::host::LOCAL {
+                continue;
+            }
+            let id = stored.record.id();
+            // One that cannot be ended now holds up no other.
+            if let Err(error) = self.settle_if_needed(stored).await {
+                tracing::warn!(error = ?error, sandbox = %id, "an overdue sandbox could not be ended");
             }
         }
         Ok(())

@@ -74,6 +74,7 @@ impl Engine {
             }
             Err(error) => {
                 let stored = self.let_go(held, None).await?;
+                self.hold_less(&stored).await;
                 self.or_settle(stored, Err(error)).await
             }
         }

@@ -4,17 +4,19 @@
 //! have; a new price is for new intervals.
 
 mod built_in;
+mod folder;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sandboxer_core::Error;
 use sandboxer_core::price::{PriceBook, PriceFile};
-use sandboxer_core::{Error, ErrorKind};
 
-use crate::catalog::folder::{MAX_FILES, names, read_file, shown};
+use crate::catalog::folder::MAX_FILES;
+use folder::Folder;
 
 /// How long a look at the folders is good for.
 const FRESH: Duration = Duration::from_secs(1);
@@ -27,7 +29,7 @@ pub struct Prices {
 
 #[derive(Default)]
 struct Inner {
-    folders: Vec<PathBuf>,
+    folders: Vec<Folder>,
     /// After the folders.
     texts: Vec<PriceFile>,
     loaded: Mutex<Option<Loaded>>,
@@ -36,8 +38,6 @@ struct Inner {
 #[derive(Clone)]
 struct Loaded {
     book: Arc<PriceBook>,
-    /// Of the folders; those of files are the book's.
-    problems: Arc<[Error]>,
     stamps: Vec<Stamp>,
     looked: Instant,
 }
@@ -54,6 +54,15 @@ impl Prices {
     /// The built-in prices and those of the folders; later folders win, and one that is missing is empty.
     /// Nothing is read before somebody asks.
     pub fn load(folders: Vec<PathBuf>) -> Self {
+        Self::load_with(folders, Vec::new())
+    }
+
+    /// As [`Prices::load`], then the folders that somebody named. Where one of those is missing, nobody knows what it
+    /// would say, and no metered extension has a price.
+    pub fn load_with(folders: Vec<PathBuf>, named: Vec<PathBuf>) -> Self {
+        let folder = |path, must_exist| Folder { path, must_exist };
+        let usual = folders.into_iter().map(|path| folder(path, false));
+        let folders = usual.chain(named.into_iter().map(|path| folder(path, true))).collect();
         Self { inner: Arc::new(Inner { folders, ..Inner::default() }) }
     }
 
@@ -71,8 +80,15 @@ impl Prices {
 
     /// The files that cannot be used, and why. What they would have priced has no price.
     pub fn problems(&self) -> Vec<Error> {
-        let loaded = self.loaded();
-        loaded.problems.iter().cloned().chain(loaded.book.problems()).collect()
+        self.book().problems()
+    }
+
+    /// Files of the user's own that price what is not registered: each with its extension.
+    pub fn strangers(&self, is_registered: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+        let book = self.book();
+        let cards = book.cards().into_iter().filter(|card| !card.file.starts_with(built_in::PREFIX));
+        let strangers = cards.filter(|card| !is_registered(&card.extension));
+        strangers.map(|card| (card.file.clone(), card.extension.clone())).collect()
     }
 
     fn loaded(&self) -> Loaded {
@@ -84,14 +100,12 @@ impl Prices {
         }
         let looked = Instant::now();
         // Before the files are read: what changes meanwhile is seen next time.
-        let stamps = self.inner.folders.iter().flat_map(|folder| stamps(folder)).collect();
+        let stamps = self.inner.folders.iter().flat_map(stamps).collect();
         let loaded = match slot.take() {
             Some(loaded) if loaded.stamps == stamps => Loaded { looked, ..loaded },
-            before => {
+            _ => {
                 let loaded = self.inner.read(stamps, looked);
-                if before.is_some() {
-                    tell(&loaded);
-                }
+                tell(&loaded);
                 loaded
             }
         };
@@ -101,49 +115,27 @@ impl Prices {
 
 impl Inner {
     fn read(&self, stamps: Vec<Stamp>, looked: Instant) -> Loaded {
-        let mut problems = Vec::new();
         let built_in = built_in::FILES.iter().map(|(name, text)| PriceFile::new(*name, *text)).collect();
         let mut files: Vec<Vec<PriceFile>> = vec![built_in];
-        files.extend(self.folders.iter().map(|folder| files_of(folder, &mut problems)));
+        files.extend(self.folders.iter().map(Folder::read));
         files.push(self.texts.clone());
-        Loaded { book: Arc::new(PriceBook::of_folders(files)), problems: problems.into(), stamps, looked }
+        Loaded { book: Arc::new(PriceBook::of_folders(files)), stamps, looked }
     }
 }
 
-/// Somebody changed a price while we run and may not see otherwise that it is wrong.
+/// Once for each state of the folders, by whoever needs a price: nobody looks for a mistake that makes no noise.
 fn tell(loaded: &Loaded) {
-    for problem in loaded.problems.iter().chain(&loaded.book.problems()) {
-        tracing::error!("a price cannot be used: {}", problem.chain().join(": "));
+    // The built-in files come first. They are whole, and most of them are never parsed.
+    for problem in loaded.book.problems_after(1) {
+        tracing::error!("warning: a price cannot be used: {}", problem.chain().join(": "));
     }
-}
-
-fn files_of(folder: &Path, problems: &mut Vec<Error>) -> Vec<PriceFile> {
-    let mut paths = match names(folder) {
-        Ok(paths) => paths,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
-        Err(error) => {
-            let message = format!("{}: the folder of prices cannot be read", shown(folder));
-            problems.push(Error::new(ErrorKind::InvalidInput, message).with_source(error));
-            return Vec::new();
-        }
-    };
-    paths.sort();
-    if paths.len() > MAX_FILES {
-        let message = format!("{}: more than {MAX_FILES} price files, the rest was not read", shown(folder));
-        problems.push(Error::new(ErrorKind::TooLarge, message));
-        paths.truncate(MAX_FILES);
-    }
-    let file =
-        |path: PathBuf| PriceFile { name: shown(&path).into(), text: read_file(&path).map(Into::into) };
-    paths.into_iter().map(file).collect()
 }
 
 /// The folder's own and those of its files, in the order of their names.
-fn stamps(folder: &Path) -> Vec<Stamp> {
-    let mut paths = names(folder).unwrap_or_default();
-    paths.sort();
+fn stamps(folder: &Folder) -> Vec<Stamp> {
+    let mut paths = folder.paths().unwrap_or_default();
     paths.truncate(MAX_FILES);
-    paths.push(folder.to_owned());
+    paths.push(folder.path.clone());
     let stamp = |path: PathBuf| {
         let identity = fs::metadata(&path).ok().map(|found| {
             let time = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);

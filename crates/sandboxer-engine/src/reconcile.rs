@@ -160,8 +160,24 @@ impl Engine {
         }
     }
 
-    /// Brings one row up to date with its backend.
-    pub(crate) async fn settle(&self, stored: Stored) -> Result<Stored> {
+    /// Brings one row up to date with its backend, and judges anew when somebody changes it meanwhile.
+    pub(crate) async fn settle(&self, mut stored: Stored) -> Result<Stored> {
+        for _ in 0..8 {
+            let id = stored.record.id();
+            match self.judge(stored).await {
+                Err(error) if error.kind() == ErrorKind::Conflict => stored = self.reload(id).await?,
+                other => return other,
+            }
+        }
+        Ok(stored)
+    }
+
+    async fn judge(&self, stored: Stored) -> Result<Stored> {
+        if self.is_being_worked_on(&stored) {
+            return Ok(stored);
+        }
+        // A sign of life of whoever works on it leaves the version as it is, and a sweep may have read the row long ago.
+        let stored = if stored.lease.is_some() { self.reload(stored.record.id()).await? } else { stored };
         if self.is_being_worked_on(&stored) {
             return Ok(stored);
         }

@@ -103,6 +103,13 @@ impl Engine {
     pub async fn reconcile_usage(&self, caller: &Caller, import: &UsageImport) -> Result<UsageReport> {
         caller.require(Action::ManageMoney)?;
         check_range(import.from, import.until)?;
+        if import.tolerance < Money::ZERO {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("a tolerance of {} is below zero", import.tolerance),
+            ));
+        }
+        self.check_extension(&import.extension)?;
         if import.content.len() > MOST_BYTES {
             return Err(Error::new(
                 ErrorKind::TooLarge,
@@ -132,6 +139,15 @@ impl Engine {
             }
         }
         compare(import, parsed, &ours, &theirs)
+    }
+
+    /// One that there is, or that has a price: of any other nothing was ever metered, and everything would differ.
+    fn check_extension(&self, extension: &str) -> Result<()> {
+        let is_priced = || self.prices().book().cards().iter().any(|card| card.extension == extension);
+        match self.inner.registry.get(extension) {
+            Err(_) if is_priced() => Ok(()),
+            found => found.map(drop),
+        }
     }
 
     /// Ended intervals, added up for each sandbox. All meters of one interval run for the same time.

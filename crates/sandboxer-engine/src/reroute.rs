@@ -6,9 +6,11 @@
 
 use std::time::Duration;
 
+use sandboxer_core::error::Class;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::host::{HostAccess, HostSign, LOCAL};
 use sandboxer_core::route::{Attempt, Backend};
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use sandboxer_store::{LeaseChange, Stored, Update};
 use serde_json::json;
@@ -79,7 +81,7 @@ impl Engine {
         let backend = backend_of(stored);
         // Kept in any case: whoever ends the sandbox now writes down what was tried.
         stored.record.sandbox.route.attempts.push(attempt(&backend, &error, took));
-        self.blame(&backend, &error).await;
+        self.blame(&backend, &error, has_own_key(stored)).await;
         let said_so = error.had_no_effect();
         let is_untouched = said_so
             || match error.kind() {
@@ -105,8 +107,11 @@ impl Engine {
     }
 
     /// What a failure says about a backend and its host. Limits of ours say nothing.
-    pub(crate) async fn blame(&self, backend: &Backend, error: &Error) {
-        if is_ours(error) {
+    pub(crate) async fn blame(&self, backend: &Backend, error: &Error, with_own_key: bool) {
+        // A key of the caller's own that is refused or used up is no news for those who use another one.
+        let is_the_keys =
+            matches!(error.class(), Some(Class::Auth | Class::Payment | Class::Quota)) && with_own_key;
+        if is_ours(error) || is_the_keys {
             return;
         }
         if backend.host != LOCAL && is_hosts_fault(error) {
@@ -235,4 +240,9 @@ pub(crate) fn attempt(backend: &Backend, error: &Error, took: Duration) -> Attem
 /// We could not pay for it; that is not its fault.
 fn attempt_of_refusal(backend: &Backend, refusal: &Error) -> Attempt {
     Attempt { class: None, ..attempt(backend, refusal, Duration::ZERO) }
+}
+
+/// Whether the provider is asked with a key of the workspace's own.
+pub(crate) fn has_own_key(stored: &Stored) -> bool {
+    stored.record.bill.as_ref().is_some_and(|bill| bill.terms.provider_key == ProviderKey::Own)
 }

@@ -15,7 +15,6 @@ use sandboxer_store::{EntryFilter, MeterFilter};
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Action;
-use crate::credits::visible_account;
 use crate::{Caller, Engine};
 
 /// Entries that one statement carries at most.
@@ -128,7 +127,7 @@ impl Engine {
     pub async fn statement(&self, caller: &Caller, month: Month, account: Option<&str>) -> Result<Statement> {
         caller.require(Action::UseSandboxes)?;
         let account = match account {
-            Some(text) => visible_account(caller, text)?,
+            Some(text) => self.opened_account(caller, text).await?,
             None => self.paying_account(caller).await?,
         };
         let own_key = caller.key_text().map(|key| format!("key:{key}"));
@@ -176,9 +175,14 @@ impl Engine {
         })
     }
 
-    /// What an account had at a moment: by the time of entries, also where a clock went back between them.
+    /// What an account had at a moment, by the time of entries, however they are ordered.
     async fn balance_at(&self, account: &str, at: Timestamp) -> Result<Money> {
-        let of = |from, until| EntryFilter { account: Some(account.to_owned()), from, until, sandbox: None };
+        let of = |from, until| EntryFilter {
+            account: Some(account.to_owned()),
+            from,
+            until,
+            ..EntryFilter::default()
+        };
         let first = self.inner.store.entries(&of(Some(at), None), 0, Limit::new(1)?).await?;
         let Some(first) = first.first() else {
             let account = self.inner.store.account(account).await?;

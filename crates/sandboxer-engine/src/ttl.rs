@@ -33,7 +33,7 @@ impl Engine {
             fault::point("engine.extend.after_hold");
             // The backend before the row: one that promises more time than the backend gives would be a lie.
             if let Err(error) = self.extension_of(&stored)?.extend(&handle, expires_at).await {
-                self.hold_less(stored).await;
+                self.hold_less(&stored).await;
                 return Err(error);
             }
             fault::point("engine.extend.after_effect");
@@ -78,8 +78,8 @@ impl Engine {
     }
 
     /// A longer life that did not come about is not paid for. If this fails, the end gives it back.
-    async fn hold_less(&self, stored: Stored) {
-        let mut record = stored.record;
+    pub(crate) async fn hold_less(&self, stored: &Stored) {
+        let mut record = stored.record.clone();
         let until = record.sandbox.expires_at;
         let Ok(money) = self.lower_hold(&mut record, until) else { return };
         if money.books.is_empty() {

@@ -218,3 +218,16 @@ async fn many_sandboxes_at_once() {
     tasks.join_all().await;
     assert_eq!(fixture.runtime.list().unwrap(), Vec::new());
 }
+
+/// Two homes on one machine may have a sandbox of the same id, as a provider that runs on this runtime has.
+#[tokio::test]
+async fn the_same_id_in_another_root_is_another_sandbox() {
+    let (one, two) = (Fixture::new(), Fixture::new());
+    let id = id("twice");
+    let spec = || SandboxSpec::new(id.clone(), Duration::from_secs(60));
+    let first = one.runtime.launch(spec()).await.unwrap();
+    let second = two.runtime.launch(spec()).await.unwrap();
+    assert!(one.runtime.stop(&first.id).await.unwrap().is_clean());
+    assert!(process_exists(second.init_pid), "the other one went as well");
+    two.end(&second).await;
+}

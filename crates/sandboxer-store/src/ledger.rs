@@ -52,6 +52,7 @@ pub struct Transfer {
     pub to: String,
     pub amount: Money,
     pub memo: String,
+    /// The books never go back: it is entered no earlier than what was entered before.
     pub time: Timestamp,
 }
 
@@ -60,6 +61,8 @@ pub struct Transfer {
 pub struct EntryFilter {
     pub account: Option<String>,
     pub sandbox: Option<SandboxId>,
+    /// Only what was moved for sandboxes that count in the budgets of this subject, and what is on its own account.
+    pub subject: Option<String>,
     /// From this moment on, and before that one.
     pub from: Option<Timestamp>,
     pub until: Option<Timestamp>,

@@ -53,7 +53,7 @@ pub(crate) struct CreateArgs {
     pub(crate) host: Option<String>,
 
     /// The most that the whole TTL may cost, in dollars
-    #[arg(long, value_name = "AMOUNT", value_parser = value::money)]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
     pub(crate) max_cost: Option<Money>,
 
     /// Print the route and the quote, and create nothing

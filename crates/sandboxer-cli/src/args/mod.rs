@@ -27,7 +27,7 @@ pub(crate) use manage::{
     GetArgs, InspectCommand, KeysCommand, ListArgs, ProfilesCommand, RecreateArgs, ServeArgs,
 };
 pub(crate) use money::{
-    BudgetCommand, CreditsAddArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs, ExportFormat,
+    BudgetCommand, CreditsAddArgs, CreditsAdjustArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs, ExportFormat,
     MetersCommand, MetersListArgs, ProviderKeysCommand, ReconcileArgs,
 };
 pub(crate) use route::{EstimateArgs, RouteCommand, RouteExplainArgs};

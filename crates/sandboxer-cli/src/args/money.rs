@@ -26,6 +26,11 @@ pub(crate) enum CreditsCommand {
         sandboxer credits add 25\n  \
         sandboxer credits add 25.00 --account workspace:acme/research --memo 'invoice 17' --id invoice-17")]
     Add(CreditsAddArgs),
+    /// Put an account right: more, or less with an amount below zero
+    #[command(after_help = "Examples:\n  \
+        sandboxer credits adjust -25 --account workspace:acme/research --memo 'invoice 17 was paid in twice'\n  \
+        sandboxer credits adjust 0.50 --account org:acme --memo 'goodwill' --id goodwill-3")]
+    Adjust(CreditsAdjustArgs),
     /// Show what was moved, oldest first
     #[command(
         visible_alias = "entries",
@@ -48,7 +53,7 @@ pub(crate) enum CreditsCommand {
         #[arg(value_name = "ACCOUNT")]
         account: String,
         /// How far below zero, in dollars
-        #[arg(long, value_name = "AMOUNT", value_parser = value::money)]
+        #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
         overdraft: Money,
     },
     /// Bound what somebody spends in a day or a month
@@ -79,6 +84,25 @@ pub(crate) struct CreditsAddArgs {
     pub(crate) memo: String,
 
     /// The same id with the same content is the same payment, made once
+    #[arg(long, value_name = "KEY")]
+    pub(crate) id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreditsAdjustArgs {
+    /// Dollars, above or below zero, with at most nine decimals
+    #[arg(value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::adjustment)]
+    pub(crate) amount: Money,
+
+    /// Which account; it stays within its limit
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: String,
+
+    /// What is put right
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) memo: String,
+
+    /// The same id with the same content is the same adjustment, made once
     #[arg(long, value_name = "KEY")]
     pub(crate) id: Option<String>,
 }
@@ -153,7 +177,7 @@ pub(crate) enum BudgetCommand {
         #[arg(long, value_name = "PERIOD", value_parser = value::period())]
         per: Period,
         /// The most, in dollars; 0 allows nothing that costs
-        #[arg(long, value_name = "AMOUNT", value_parser = value::money)]
+        #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
         limit: Money,
     },
     /// List budgets with what was used of them
@@ -179,8 +203,8 @@ pub(crate) enum BudgetCommand {
 #[command(after_help = "Examples:\n  \
     sandboxer credits reconcile --extension ext.e2b usage-2026-11.csv\n  \
     sandboxer credits reconcile --extension ext.e2b --tolerance 0.01 usage.json\n\n\
-    The file's columns are tag (or sandbox_id), cost, and seconds or started_at with ended_at; `.json` is a list\n\
-    of objects with these fields. Nothing is changed by it.")]
+    The file's columns are tag (or sandbox_id), cost, and seconds or started_at with ended_at, and a currency, which\n\
+    is USD; `.json` is a list of objects with these fields. Nothing is changed by it.")]
 pub(crate) struct ReconcileArgs {
     /// Whose export it is
     #[arg(long, value_name = "EXTENSION")]
@@ -191,7 +215,7 @@ pub(crate) struct ReconcileArgs {
     pub(crate) file: PathBuf,
 
     /// Differences up to this much for a sandbox are called equal
-    #[arg(long, value_name = "AMOUNT", value_parser = value::money, default_value = "0")]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound, default_value = "0")]
     pub(crate) tolerance: Money,
 
     #[command(flatten)]

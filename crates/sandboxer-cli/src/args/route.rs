@@ -42,7 +42,7 @@ pub(crate) struct RouteArgs {
     pub(crate) hedge: Option<Hedge>,
 
     /// The most that an hour may cost, in dollars
-    #[arg(long, value_name = "AMOUNT", value_parser = value::money)]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
     pub(crate) max_cost_per_hour: Option<Money>,
 
     /// At least this isolation
@@ -128,7 +128,7 @@ pub(crate) struct RouteExplainArgs {
     pub(crate) host: Option<String>,
 
     /// The most that the whole TTL may cost, in dollars
-    #[arg(long, value_name = "AMOUNT", value_parser = value::money)]
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
     pub(crate) max_cost: Option<Money>,
 
     #[command(flatten)]

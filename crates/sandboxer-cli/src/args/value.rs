@@ -19,8 +19,17 @@ pub(super) fn dur(text: &str) -> Result<Dur, String> {
     text.parse().map_err(|error| told(&error))
 }
 
-pub(super) fn money(text: &str) -> Result<Money, String> {
-    text.parse().map_err(|error| told(&error))
+/// Money that is a bound: zero or more.
+pub(super) fn bound(text: &str) -> Result<Money, String> {
+    match text.parse::<Money>() {
+        Ok(amount) if amount < Money::ZERO => Err(format!("{amount} is not a limit: it is below zero")),
+        other => other.map_err(|error| told(&error)),
+    }
+}
+
+/// Money by which an account is put right.
+pub(super) fn adjustment(text: &str) -> Result<Money, String> {
+    sandboxer_engine::parse_adjustment(text).map_err(|error| told(&error))
 }
 
 /// Money that can be moved: above zero, in our currency.

@@ -7,10 +7,12 @@ mod reconcile;
 use sandboxer_core::Money;
 use sandboxer_core::ledger::{Account, Entry, Kind};
 use sandboxer_core::page::{Limit, Page};
-use sandboxer_engine::{BooksAudit, CreditRequest, Credits, EntryQuery, LimitRequest};
+use sandboxer_engine::{BooksAudit, CreditKind, CreditRequest, Credits, EntryQuery, LimitRequest};
 
 use crate::api::Api;
-use crate::args::{CreditsAddArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs, ExportFormat};
+use crate::args::{
+    CreditsAddArgs, CreditsAdjustArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs, ExportFormat,
+};
 use crate::printer::{Printer, Tone};
 use crate::status::{ExitStatus, Outcome};
 use crate::table::{Fields, Rows};
@@ -18,7 +20,18 @@ use crate::table::{Fields, Rows};
 pub(super) async fn run(command: CreditsCommand, api: &dyn Api, printer: &Printer) -> Outcome {
     match command {
         CreditsCommand::Show { account } => show(&api.credits(account.as_deref()).await?, printer)?,
-        CreditsCommand::Add(args) => add(args, api, printer).await?,
+        CreditsCommand::Add(args) => {
+            let CreditsAddArgs { amount, account, memo, id } = args;
+            let amount = amount.to_string();
+            let request = CreditRequest { amount, account, memo, kind: CreditKind::Credit, id };
+            add(&request, api, printer).await?;
+        }
+        CreditsCommand::Adjust(args) => {
+            let CreditsAdjustArgs { amount, account, memo, id } = args;
+            let (amount, account) = (amount.to_string(), Some(account));
+            let request = CreditRequest { amount, account, memo, kind: CreditKind::Adjustment, id };
+            add(&request, api, printer).await?;
+        }
         CreditsCommand::History(args) => history(args, api, printer).await?,
         CreditsCommand::Export(args) => export(args, api, printer).await?,
         CreditsCommand::Limit { account, overdraft } => {
@@ -57,11 +70,13 @@ fn show(credits: &Credits, printer: &Printer) -> Outcome<()> {
     }
     if credits.accounts.is_empty() {
         printer.note(&format!(
-            "no credits yet; sandboxes on machines of your own need none. `sandboxer credits add AMOUNT` opens {}",
+            "no credits yet; sandboxes on machines of your own need none. An operator opens {0} with \
+             `sandboxer credits add AMOUNT --account {0}`",
             credits.pays
         ));
     } else {
         accounts(&credits.accounts).print(printer)?;
+        printer.note(&format!("{} pays for what you create", credits.pays));
     }
     if !credits.budgets.is_empty() {
         if !credits.accounts.is_empty() {
@@ -72,17 +87,18 @@ fn show(credits: &Credits, printer: &Printer) -> Outcome<()> {
     Ok(())
 }
 
-async fn add(args: CreditsAddArgs, api: &dyn Api, printer: &Printer) -> Outcome<()> {
-    let CreditsAddArgs { amount, account, memo, id } = args;
-    let request = CreditRequest { amount: amount.to_string(), account, memo, id };
-    let credited = api.credits_add(&request).await?;
+async fn add(request: &CreditRequest, api: &dyn Api, printer: &Printer) -> Outcome<()> {
+    let credited = api.credits_add(request).await?;
     if printer.is_json() {
         return printer.document(&credited);
     }
     let mut fields = Fields::default();
     fields
         .add("account", &*credited.account.account)
-        .add("paid in", credited.amount.to_string())
+        .add(
+            if request.kind == CreditKind::Credit { "paid in" } else { "adjusted by" },
+            credited.amount.to_string(),
+        )
         .add("balance", credited.account.balance.to_string())
         .add("transaction", &*credited.transaction);
     fields.print(printer)

@@ -46,7 +46,7 @@ fn print(estimate: &Estimate, printer: &Printer) -> Outcome<()> {
     fields.print(printer)?;
     if let Some(quote) = estimate.quote.as_ref().filter(|quote| !quote.items.is_empty()) {
         printer.line("")?;
-        show::items(&quote.items).print(printer)?;
+        show::quoted(quote).print(printer)?;
     }
     if estimate.extension.is_none() {
         printer.line("")?;

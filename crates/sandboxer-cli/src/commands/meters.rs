@@ -1,12 +1,11 @@
 //! `meters`: what was used, interval by interval.
 
-use sandboxer_core::Dur;
 use sandboxer_core::ledger::Meter;
 use sandboxer_core::page::{Limit, Page};
 
+use super::show;
 use crate::api::{Api, MeterQuery};
 use crate::args::{MetersCommand, MetersListArgs};
-use crate::human;
 use crate::printer::Printer;
 use crate::status::{ExitStatus, Outcome};
 use crate::table::Rows;
@@ -47,8 +46,7 @@ pub(super) async fn run(command: MetersCommand, api: &dyn Api, printer: &Printer
 fn time(meter: &Meter) -> String {
     match meter.ended_at {
         None => "runs".into(),
-        Some(_) if meter.time == Dur::ZERO => "once".into(),
-        Some(_) => human::dur(meter.time),
+        Some(_) => show::time(&meter.meter, meter.time),
     }
 }
 

@@ -79,11 +79,14 @@ pub(super) fn quote(quote: &Quote, state: Option<State>) -> String {
 
 /// Who pays what, where somebody beside the platform does or something is added.
 pub(super) fn upstream(fields: &mut Fields, quote: &Quote) {
-    let own = quote.provider_key == ProviderKey::Own;
-    if own || quote.fee > Money::ZERO {
-        let whose =
-            if own { "billed by the provider to the workspace's own key" } else { "for the provider" };
-        fields.add("of which", format!("{} {whose}, {} fee", quote.upstream, quote.fee));
+    if quote.provider_key == ProviderKey::Own {
+        let told = format!(
+            "the provider bills {} to the workspace; {} fee is charged here",
+            quote.upstream, quote.fee
+        );
+        fields.add("own key", told);
+    } else if quote.fee > Money::ZERO {
+        fields.add("of which", format!("{} for the provider, {} fee", quote.upstream, quote.fee));
     }
 }
 
@@ -100,7 +103,33 @@ pub(super) fn charged(cost: &Cost) -> String {
     text
 }
 
-/// The lines of a quote or a bill.
+/// What is due at the start has no time; everything else has, if only none at all.
+pub(super) fn time(meter: &str, time: Dur) -> String {
+    /// The only meter that is paid once.
+    const ONCE: &str = "create";
+    if meter == ONCE { "once".into() } else { human::dur(time) }
+}
+
+/// The lines of a quote and what is added to them, so that they sum to it.
+pub(super) fn quoted(quote: &Quote) -> Rows {
+    let mut rows = items(&quote.items);
+    let exact: i128 = quote.items.iter().map(|item| item.cost.nanos()).sum();
+    let more = Money::from_nanos(quote.upstream.nanos() - exact);
+    let mut add = |what: &str, cost: Money| {
+        if cost > Money::ZERO {
+            rows.row([what.into(), String::new(), String::new(), cost.to_string(), String::new()]);
+        }
+    };
+    // A nano-dollar a line; what is more than that is the least that the provider asks.
+    let is_slack = more.nanos() <= quote.items.len() as i128;
+    add(if is_slack { "rounding up" } else { "up to the minimum" }, more);
+    if quote.provider_key == ProviderKey::Platform {
+        add("fee", quote.fee);
+    }
+    rows
+}
+
+/// The lines of a bill.
 pub(super) fn items(items: &[Item]) -> Rows {
     let mut rows = Rows::new(["METER", "STATE", "TIME", "COST", "WHAT"]);
     for item in items {
@@ -108,7 +137,7 @@ pub(super) fn items(items: &[Item]) -> Rows {
         rows.row([
             item.meter.clone(),
             item.state.as_str().into(),
-            if item.time == Dur::ZERO { "once".into() } else { human::dur(item.time) },
+            time(&item.meter, item.time),
             item.cost.to_string(),
             format!("{}{assumed}", item.what),
         ]);

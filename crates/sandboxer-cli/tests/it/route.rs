@@ -72,5 +72,5 @@ fn the_configuration_has_its_say() {
     home.run(["credits", "add", "10"]).ok();
     home.run(["create", "--profile", "profile.burst-sandbox", "--ttl", "10m"]).ok();
     let full = home.run(explain).exits(7).json();
-    assert!(full["route"]["offers"].to_string().contains("1 of 1 sandboxes"), "{full:#}");
+    assert!(full["route"]["offers"].to_string().contains("1 of 1 sandbox"), "{full:#}");
 }

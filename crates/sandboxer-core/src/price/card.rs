@@ -26,6 +26,9 @@ pub struct PriceCard {
     /// Each interval is rounded up to a multiple of this; nothing is rounded when it is zero.
     pub granularity: Dur,
     pub rates: Vec<PriceRate>,
+    /// What the provider gives with the rest, at no rate of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bundled: Vec<MeterName>,
     pub defaults: PriceDefaults,
     /// Hosts that cost something else than the `host` rate says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -8,14 +8,15 @@ use jiff::civil::Date;
 use super::PriceFile;
 use super::apply::thousandths;
 use super::card::{Basis, HostPrice, MeterName, PriceCard, PriceDefaults, PriceRate};
-use super::rate::{MAX_NAME, amount, rates, slots, within};
+use super::rate::{amount, bundled, rates, slots, within};
+use super::whose::is_extension;
 use crate::duration::Dur;
 use crate::error::{Error, ErrorKind, Result};
 use crate::money::Money;
 use crate::profile::MAX_FILE_BYTES;
 use crate::profile::decode::Section;
 use crate::profile::fields::Fields;
-use crate::profile::node::{Node, Path, Value, refuse_source};
+use crate::profile::node::{Node, Path, refuse_source};
 use crate::profile::yaml;
 use crate::suggest::printable;
 
@@ -30,6 +31,7 @@ static TOP: Section = Section {
         "minimum",
         "granularity",
         "rates",
+        "bundled",
         "defaults",
         "hosts",
     ],
@@ -41,33 +43,12 @@ const BASES: &[(&str, Basis)] = &[("metered", Basis::Metered), ("self-hosted", B
 /// Of `source`.
 const MAX_TEXT: usize = 500;
 
-/// Whose price a file is, by a look at its lines, by parsing it, or by its name; an error if nothing tells.
-pub(super) fn extension_of(file: &PriceFile) -> Result<String> {
-    let by_name = |error: Error| extension_by_name(&file.name).ok_or(error);
-    let text = match &file.text {
-        Ok(text) => text,
-        Err(error) => return by_name(error.clone()),
-    };
-    if let Some(extension) = extension_by_lines(text) {
-        return Ok(extension);
-    }
-    match read(file) {
-        Ok(root) => match extension_in(&root) {
-            Some(extension) => Ok(extension),
-            None => card(&root, &file.name)
-                .map(|card| card.extension)
-                .or_else(|error| by_name(as_price_error(&error))),
-        },
-        Err(error) => by_name(as_price_error(&error)),
-    }
-}
-
 pub(super) fn file(file: &PriceFile) -> Result<PriceCard> {
     read(file).and_then(|root| card(&root, &file.name)).map_err(|error| as_price_error(&error))
 }
 
-fn read(file: &PriceFile) -> Result<Node> {
-    let text = file.text.as_ref().map_err(Clone::clone)?;
+pub(super) fn read(file: &PriceFile) -> Result<Node> {
+    let text = file.text()?;
     if text.len() > MAX_FILE_BYTES {
         return Err(refuse_source(
             &file.name,
@@ -78,8 +59,8 @@ fn read(file: &PriceFile) -> Result<Node> {
 }
 
 /// The reader of profiles finds these faults; here they are faults of another kind of file.
-fn as_price_error(error: &Error) -> Error {
-    let message = error.to_string();
+pub(super) fn as_price_error(error: &Error) -> Error {
+    let message = error.chain().join(": ");
     let message = message.strip_suffix("; use `extends`").unwrap_or(&message);
     let mut out = Error::new(ErrorKind::InvalidInput, message);
     for (key, value) in error.context() {
@@ -91,34 +72,7 @@ fn as_price_error(error: &Error) -> Error {
     }
 }
 
-fn is_extension(name: &str) -> bool {
-    let rest = name.strip_prefix("ext.").unwrap_or_default();
-    let is_fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
-    !rest.is_empty() && name.len() <= MAX_NAME && rest.chars().all(is_fine)
-}
-
-fn extension_in(root: &Node) -> Option<String> {
-    match &root.entry("extension")?.node.value {
-        Value::Text(text) if is_extension(text) => Some(text.clone()),
-        _ => None,
-    }
-}
-
-/// From the lines of a file, which need not be YAML: a broken one must be known for whose it is.
-fn extension_by_lines(text: &str) -> Option<String> {
-    let rest = text.lines().find_map(|line| line.strip_prefix("extension:"))?;
-    let name = rest.split('#').next()?.trim().trim_matches(['"', '\'']);
-    is_extension(name).then(|| name.to_owned())
-}
-
-/// `…/ext.e2b.yaml`, as the built-in files are called.
-fn extension_by_name(name: &str) -> Option<String> {
-    let file = name.rsplit(['/', ':']).next()?;
-    let stem = file.strip_suffix(".yaml").or_else(|| file.strip_suffix(".yml"))?;
-    is_extension(stem).then(|| stem.to_owned())
-}
-
-fn card(root: &Node, name: &str) -> Result<PriceCard> {
+pub(super) fn card(root: &Node, name: &str) -> Result<PriceCard> {
     if root.is_null() {
         return Err(root.place.refuse("the file is empty").with_hint("a price needs at least `extension`"));
     }
@@ -148,8 +102,9 @@ fn card(root: &Node, name: &str) -> Result<PriceCard> {
         minimum: minimum(&top)?,
         granularity: granularity(&top)?,
         hosts: hosts(&top, &rates)?,
-        rates,
         defaults: defaults(&top.section(&DEFAULTS)?)?,
+        bundled: bundled(&top, basis, &rates)?,
+        rates,
         file: name.to_owned(),
     })
 }

@@ -36,6 +36,10 @@ const CHARGES: &[(&str, Charged)] = &[
 ];
 const STATES: &[(&str, Phase)] = &[("running", Phase::Running), ("paused", Phase::Paused)];
 
+/// What a provider may give with the rest.
+const BUNDLED: &[(&str, MeterName)] =
+    &[("vcpu", MeterName::Vcpu), ("memory", MeterName::Memory), ("disk", MeterName::Disk)];
+
 /// Far more than any provider has meters, states and GPU models.
 const MAX_RATES: usize = 64;
 /// More than anything costs, and low enough that no cost of a sandbox overflows.
@@ -92,6 +96,37 @@ fn check_paused(top: &Fields<'_>, rates: &[PriceRate]) -> Result<()> {
         return Err(top.refuse_at("rates", message).with_hint(hint));
     }
     Ok(())
+}
+
+/// What comes with the rest. Every provider gives processors and memory: a metered price without a rate for one of them
+/// says so, because a forgotten line would otherwise be free.
+pub(super) fn bundled(top: &Fields<'_>, basis: Basis, rates: &[PriceRate]) -> Result<Vec<MeterName>> {
+    let bundled = top.choices("bundled", BUNDLED)?;
+    if basis != Basis::Metered {
+        return match top.has("bundled") {
+            true => Err(top.refuse_at("bundled", "only a metered provider bundles")),
+            false => Ok(bundled),
+        };
+    }
+    let has_rate = |meter: MeterName| rates.iter().any(|rate| rate.meter == meter);
+    for (index, meter) in bundled.iter().enumerate() {
+        let name = meter.as_str();
+        if has_rate(*meter) {
+            return Err(top.refuse_at("bundled", format!("`{name}` has a rate of its own")));
+        }
+        if bundled[..index].contains(meter) {
+            return Err(top.refuse_at("bundled", format!("`{name}` stands there twice")));
+        }
+    }
+    for meter in [MeterName::Vcpu, MeterName::Memory] {
+        if !has_rate(meter) && !bundled.contains(&meter) {
+            let name = meter.as_str();
+            let hint =
+                format!("add a rate for it, or `bundled: [{name}]` if the provider gives it with the rest");
+            return Err(top.refuse_at("rates", format!("there is no rate for `{name}`")).with_hint(hint));
+        }
+    }
+    Ok(bundled)
 }
 
 fn rate(fields: &Fields<'_>, basis: Basis) -> Result<PriceRate> {

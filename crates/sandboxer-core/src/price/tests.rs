@@ -1,6 +1,7 @@
 mod book;
 mod laws;
 mod mistakes;
+mod unknown;
 
 use super::*;
 use crate::money::Money;

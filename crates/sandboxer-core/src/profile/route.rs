@@ -3,6 +3,8 @@
 
 mod rules;
 
+pub(crate) use rules::{check_extension, is_place};
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,20 @@ pub struct RouteSpec {
     pub constraints: Constraints,
 }
 
+impl RouteSpec {
+    /// Every extension that it names, with the key that does.
+    pub fn extensions(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let lists = [
+            ("order", &self.order),
+            ("only", &self.only),
+            ("ignore", &self.ignore),
+            ("fallback", &self.fallback),
+        ];
+        let listed = lists.into_iter().flat_map(|(key, ids)| ids.iter().map(move |id| (key, id.as_str())));
+        listed.chain(self.weights.keys().map(|id| ("weights", id.as_str())))
+    }
+}
+
 /// How the accepted offers are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -67,7 +83,7 @@ impl Strategy {
 
 /// Whether a slow create gets company: `true`, `false`, or `{ after: 2s }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`hedge` is `true`, `false` or a time: `{ after: 2s }`")]
 pub enum Hedge {
     /// After the measured p95 of the first offer.
     Flag(bool),

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Dur;
 use crate::error::{Error, ErrorKind, Result};
 use crate::extension::Location;
+use crate::profile::{check_extension, is_place};
+use crate::suggest::printable;
 
 /// `[extensions."ext.x"]` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,21 @@ pub struct Slots {
 
 impl ExtensionLimits {
     pub fn validate(&self, extension: &str) -> Result<()> {
+        check_extension(extension).map_err(|why| {
+            let said = printable(extension);
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("`extensions`: `{said}` is not the id of an extension: {why}"),
+            )
+            .with_hint("extensions are named like `ext.native` or `ext.docker`")
+        })?;
+        for (key, names) in [("regions", &self.regions), ("residency", &self.residency)] {
+            if let Some(name) = names.iter().find(|name| !is_place(name)) {
+                let message = format!("`{key}` of `{extension}`: `{}` is not a name", printable(name));
+                return Err(Error::new(ErrorKind::InvalidInput, message)
+                    .with_hint("letters, digits, `.`, `_` and `-`, at most 128"));
+            }
+        }
         let is_rate = |rate: f64| rate.is_finite() && (0.001..=1_000_000.0).contains(&rate);
         if self.creates_per_second.is_some_and(|rate| !is_rate(rate)) {
             let message =
@@ -57,14 +74,19 @@ impl ExtensionLimits {
     /// Which limit one more create would break.
     pub fn refuse(&self, taken: Slots) -> Option<String> {
         if let Some(most) = self.max_sandboxes.filter(|most| taken.living >= *most) {
-            return Some(format!("at its limit here: {} of {most} sandboxes", taken.living));
+            let sandboxes = if most == 1 { "sandbox" } else { "sandboxes" };
+            return Some(format!("at its limit here: {} of {most} {sandboxes}", taken.living));
         }
         if let Some(most) = self.max_concurrent_creates.filter(|most| taken.creating >= *most) {
-            return Some(format!("at its limit here: {} of {most} creates are under way", taken.creating));
+            let creates = if most == 1 { "create is" } else { "creates are" };
+            return Some(format!("at its limit here: {} of {most} {creates} under way", taken.creating));
         }
         let rate = self.creates_per_second?;
         let most = if rate < 1.0 { 1 } else { rate.min(f64::from(u32::MAX)) as u32 };
-        (taken.recent >= most).then(|| format!("at its limit here: {rate} creates a second"))
+        (taken.recent >= most).then(|| {
+            let creates = if rate == 1.0 { "create" } else { "creates" };
+            format!("at its limit here: {rate} {creates} a second")
+        })
     }
 
     /// What the operator says about the place, or what the extension says about itself.

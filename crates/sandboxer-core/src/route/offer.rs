@@ -8,7 +8,7 @@ use crate::duration::Dur;
 use crate::error::Class;
 use crate::money::Money;
 use crate::profile::Strategy;
-use crate::tariff::Quote;
+use crate::tariff::{ProviderKey, Quote};
 
 /// One candidate, accepted or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -42,25 +42,48 @@ impl Offer {
 
     /// `ext.docker on build1`.
     pub fn name(&self) -> String {
-        match self.host.as_str() {
-            crate::host::LOCAL => self.extension.clone(),
-            host => format!("{} on {host}", self.extension),
-        }
+        name(&self.extension, &self.host)
     }
 }
 
 /// What an offer costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OfferQuote {
-    /// The whole TTL, at most.
+    /// The whole TTL, at most, as far as it is charged here.
     pub amount: Money,
     pub per_hour: Money,
+    /// What the provider bills to the workspace's own key beside the amount; absent where the platform pays it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Money>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_per_hour: Option<Money>,
 }
 
-impl From<&Quote> for OfferQuote {
-    fn from(quote: &Quote) -> Self {
-        Self { amount: quote.amount, per_hour: quote.per_hour }
+impl OfferQuote {
+    /// What is charged here. `hourly` is what an hour costs whoever pays for it.
+    pub fn new(quote: &Quote, hourly: Money) -> Self {
+        let own = quote.provider_key == ProviderKey::Own;
+        let elsewhere = Money::from_nanos(hourly.nanos().saturating_sub(quote.per_hour.nanos()));
+        Self {
+            amount: quote.amount,
+            per_hour: quote.per_hour,
+            upstream: own.then_some(quote.upstream),
+            upstream_per_hour: own.then_some(elsewhere),
+        }
     }
+
+    /// The whole TTL, whoever bills it: what bounds and strategies go by.
+    pub fn total(&self) -> Money {
+        both(self.amount, self.upstream)
+    }
+
+    pub fn total_per_hour(&self) -> Money {
+        both(self.per_hour, self.upstream_per_hour)
+    }
+}
+
+fn both(here: Money, elsewhere: Option<Money>) -> Money {
+    Money::from_nanos(here.nanos().saturating_add(elsewhere.unwrap_or_default().nanos()))
 }
 
 /// How long creates took there, newer ones counting more.
@@ -82,6 +105,13 @@ pub struct OfferHealth {
     pub until: Option<Timestamp>,
 }
 
+impl Backend {
+    /// `ext.docker on build1`.
+    pub fn name(&self) -> String {
+        name(&self.extension, &self.host)
+    }
+}
+
 /// Where a sandbox can be: an extension and a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Backend {
@@ -95,9 +125,12 @@ pub struct RouteDecision {
     pub strategy: Strategy,
     /// Those that were accepted in the order in which they are tried, then those that were refused.
     pub offers: Vec<Offer>,
-    /// Offers that were taken and did not keep their word, in order; the one that did is not among them.
+    /// Offers that were taken and did not keep their word, in order; the one that did is among them only if it was late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+    /// The most that its whole life may cost, also when it is made longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_total: Option<Money>,
     /// When a second sandbox is started beside a slow first one; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge_after: Option<Dur>,
@@ -105,6 +138,20 @@ pub struct RouteDecision {
     /// one until it is clean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge: Option<Backend>,
+    /// That two were started, and which of them stayed; kept when the other one is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedged: Option<Hedged>,
+}
+
+/// The second sandbox that was started beside a slow first one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Hedged {
+    pub extension: String,
+    pub host: String,
+    /// It was the second that stayed.
+    pub won: bool,
+    /// The first.
+    pub beside: Backend,
 }
 
 /// One accepted offer on which the sandbox could not be established.
@@ -120,6 +167,35 @@ pub struct Attempt {
     pub class: Option<Class>,
     #[serde(default)]
     pub duration_ms: u64,
+    #[serde(default)]
+    pub outcome: AttemptOutcome,
+}
+
+/// What became of a try that did not go as it should.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    /// Nothing of it is left.
+    #[default]
+    Failed,
+    /// It was late, lived all the same, and was taken over.
+    Adopted,
+}
+
+impl Attempt {
+    /// `ext.docker on build1: no answer in time (timeout)`.
+    pub fn told(&self) -> String {
+        let class = self.class.map_or_else(|| self.code.clone(), |class| class.to_string());
+        format!("{}: {} ({class})", name(&self.extension, &self.host), self.reason)
+    }
+}
+
+/// `ext.docker on build1`; the machine itself is not named.
+fn name(extension: &str, host: &str) -> String {
+    match host {
+        crate::host::LOCAL => extension.to_owned(),
+        host => format!("{extension} on {host}"),
+    }
 }
 
 impl RouteDecision {
@@ -137,6 +213,11 @@ impl RouteDecision {
     pub fn untried_beside(&self, taken: &Backend) -> Option<&Offer> {
         let is_taken = |offer: &Offer| offer.extension == taken.extension && offer.host == taken.host;
         self.offers.iter().find(|offer| offer.accepted && !self.was_tried(offer) && !is_taken(offer))
+    }
+
+    /// The tries that failed and were followed by another one.
+    pub fn fallbacks(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().filter(|attempt| attempt.outcome == AttemptOutcome::Failed)
     }
 
     pub fn offer(&self, extension: &str, host: &str) -> Option<&Offer> {

@@ -50,7 +50,7 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
             (offer.accepted, offer.reason) = (false, reason);
         }
         if offer.accepted {
-            let amount = quote.map(|quote| quote.amount).unwrap_or_default();
+            let amount = quote.map(|quote| quote.total()).unwrap_or_default();
             accepted.push(Ranked { offer: Box::new(offer), place, amount, known });
         } else {
             refused.push(offer);
@@ -75,7 +75,15 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
     put_first(route, &mut accepted);
     let hedge_after = hedge_after(route, &accepted);
     let offers = accepted.into_iter().map(|one| *one.offer).chain(refused).collect();
-    RouteDecision { strategy: route.strategy, offers, attempts: Vec::new(), hedge_after, hedge: None }
+    RouteDecision {
+        strategy: route.strategy,
+        offers,
+        attempts: Vec::new(),
+        max_cost_total: route.bounds.max_cost_total,
+        hedge_after,
+        hedge: None,
+        hedged: None,
+    }
 }
 
 /// `order` comes before any strategy.

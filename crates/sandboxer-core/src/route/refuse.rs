@@ -77,11 +77,12 @@ fn by_price(route: &Route, candidate: &Candidate<'_>) -> Option<String> {
         Price::Unknown(why) => return Some(format!("its price is not known: {why}")),
     };
     let above = |cost: Money, most: Option<Money>| most.filter(|most| cost > *most);
-    if let Some(most) = above(quote.per_hour, bounds.max_cost_per_hour) {
-        return Some(format!("an hour costs {}, above `max_cost_per_hour` of {most}", quote.per_hour));
+    let (hour, whole) = (quote.total_per_hour(), quote.total());
+    if let Some(most) = above(hour, bounds.max_cost_per_hour) {
+        return Some(format!("an hour costs {hour}, above `max_cost_per_hour` of {most}"));
     }
-    if let Some(most) = above(quote.amount, bounds.max_cost_total) {
-        return Some(format!("the TTL costs {}, above the accepted {most}", quote.amount));
+    if let Some(most) = above(whole, bounds.max_cost_total) {
+        return Some(format!("the TTL costs {whole}, above the accepted {most}"));
     }
     None
 }

@@ -33,7 +33,7 @@ fn able(self_hosted: bool) -> Capability {
 }
 
 fn quoted(amount: &str) -> Price {
-    Price::Quoted(OfferQuote { amount: money(amount), per_hour: money(amount) })
+    Price::Quoted(OfferQuote { amount: money(amount), per_hour: money(amount), ..OfferQuote::default() })
 }
 
 fn candidate<'a>(extension: &str, capability: &'a Capability, amount: &str) -> Candidate<'a> {

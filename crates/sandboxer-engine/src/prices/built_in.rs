@@ -1,5 +1,8 @@
 //! The price files that come with the program.
 
+/// Of the names of these files.
+pub(super) const PREFIX: &str = "built-in:";
+
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
         /// Name and text of each file in `registry/prices/`.

@@ -1,4 +1,7 @@
+mod unknown;
+
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use jiff::Timestamp;
 use sandboxer_core::price::Basis;
@@ -27,7 +30,7 @@ fn hourly(prices: &Prices, extension: &str) -> Money {
 fn own_price(amount: &str) -> String {
     format!(
         "extension: ext.e2b\ncurrency: USD\nas_of: 2026-01-01\nsource: the contract\nbasis: metered\n\
-         rates: [{{ meter: vcpu, amount: {amount}, per: hour, unit: vcpu }}]\n"
+         bundled: [memory]\nrates: [{{ meter: vcpu, amount: {amount}, per: hour, unit: vcpu }}]\n"
     )
 }
 

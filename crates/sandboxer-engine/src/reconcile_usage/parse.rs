@@ -16,6 +16,7 @@ const START: [&str; 4] = ["started_at", "start", "start_time", "created_at"];
 const END: [&str; 4] = ["ended_at", "end", "end_time", "stopped_at"];
 const SECONDS: [&str; 3] = ["seconds", "duration_seconds", "duration"];
 const COST: [&str; 4] = ["cost", "amount", "total", "cost_usd"];
+const CURRENCY: [&str; 2] = ["currency", "currency_code"];
 
 #[derive(Default)]
 pub(super) struct Parsed {
@@ -83,6 +84,7 @@ fn read_csv(content: &[u8]) -> Result<Parsed> {
     });
     let (tag, cost) = (tag?, cost?);
     let (start, end, seconds) = (place(&START), place(&END), place(&SECONDS));
+    let currency = place(&CURRENCY);
     let mut parsed = Parsed::default();
     for record in reader.into_records() {
         let record = match record {
@@ -96,7 +98,8 @@ fn read_csv(content: &[u8]) -> Result<Parsed> {
         let line = record.position().map_or(0, csv::Position::line);
         let cell = |at: Option<usize>| at.and_then(|at| record.get(at)).filter(|text| !text.is_empty());
         let row = if record.len() == headings.len() {
-            row(cell(Some(tag)), cell(Some(cost)), cell(start), cell(end), cell(seconds))
+            check_currency(cell(currency))
+                .and_then(|()| row(cell(Some(tag)), cell(Some(cost)), cell(start), cell(end), cell(seconds)))
         } else {
             Err(format!("it has {} cells where the headings have {}", record.len(), headings.len()))
         };
@@ -149,7 +152,19 @@ fn json_row(object: &Map<String, Value>) -> Result<Row, String> {
     };
     let [tag, cost, start, end, seconds] =
         [field(&TAG), field(&COST), field(&START), field(&END), field(&SECONDS)];
+    check_currency(field(&CURRENCY).as_deref())?;
     row(tag.as_deref(), cost.as_deref(), start.as_deref(), end.as_deref(), seconds.as_deref())
+}
+
+/// Amounts of another currency would be compared as if they were dollars.
+fn check_currency(currency: Option<&str>) -> Result<(), String> {
+    match currency {
+        Some(other) if !other.eq_ignore_ascii_case(Money::CURRENCY) => {
+            let (shown, own) = (printable(other), Money::CURRENCY);
+            Err(format!("its currency is `{shown}`, and our meters are kept in {own}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn row(
@@ -235,6 +250,19 @@ mod tests {
         assert_eq!(parsed.rows[0].time, Some(Dur::from_millis(1_500)));
         assert_eq!(parsed.rows[1].cost.to_string(), "0.25 USD");
         assert_eq!(parsed.malformed.iter().map(|row| row.line).collect::<Vec<_>>(), [3, 4]);
+    }
+
+    #[test]
+    fn another_currency_is_not_taken_for_dollars() {
+        let text = "tag,seconds,cost,Currency\na,1,5,USD\nb,1,5,EUR\nc,1,5,usd\nd,1,5,\ne,1,5,US Dollars\n";
+        let parsed = read(UsageFormat::Csv, text.as_bytes()).unwrap();
+        assert_eq!(parsed.rows.iter().map(|row| row.tag.as_str()).collect::<Vec<_>>(), ["a", "c", "d"]);
+        assert_eq!(parsed.malformed.iter().map(|row| row.line).collect::<Vec<_>>(), [3, 6]);
+        assert!(parsed.malformed[0].problem.contains("`EUR`"), "{:?}", parsed.malformed);
+        let text =
+            r#"[{"tag":"a","seconds":1,"cost":"5","currency":"EUR"},{"tag":"b","seconds":1,"cost":"5"}]"#;
+        let parsed = read(UsageFormat::Json, text.as_bytes()).unwrap();
+        assert_eq!((parsed.rows.len(), parsed.malformed[0].line), (1, 1));
     }
 
     #[test]

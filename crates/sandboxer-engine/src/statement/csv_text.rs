@@ -84,13 +84,24 @@ fn plain(amount: Money) -> String {
     amount.to_string().trim_end_matches(Money::CURRENCY).trim_end().to_owned()
 }
 
-/// Text that begins like a formula gets an apostrophe, which spreadsheets do not show.
+/// Text that begins like a formula gets an apostrophe, which spreadsheets do not show. They trim what cannot be seen
+/// before they look, and some read full-width signs as the plain ones.
 fn inert(text: &str) -> String {
-    if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+    const SIGNS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+    let seen = text.trim_start_matches(is_unseen);
+    if seen.starts_with(SIGNS) || text.starts_with(['\t', '\r', '\n']) {
         format!("'{text}")
     } else {
         text.to_owned()
     }
+}
+
+fn is_unseen(c: char) -> bool {
+    // Spaces of any width, control characters, and those of no width at all.
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -102,6 +113,20 @@ mod tests {
     use sandboxer_core::ledger::{Entry, Kind};
 
     use super::*;
+
+    #[test]
+    fn what_comes_before_a_formula_does_not_hide_it() {
+        for before in
+            ["", " ", "\t", "\r\n", "\u{a0}", "\u{3000}", "\u{200b}", "\u{feff} \u{2060}", "\u{202e}"]
+        {
+            for sign in ["=", "+", "-", "@", "\u{ff1d}", "\u{ff0b}", "\u{ff0d}", "\u{ff20}"] {
+                let text = format!("{before}{sign}1+1");
+                assert_eq!(inert(&text), format!("'{text}"), "{text:?}");
+            }
+            let text = format!("{}a=1", before.trim_matches(['\t', '\r', '\n']));
+            assert_eq!(inert(&text), text);
+        }
+    }
 
     #[test]
     fn no_cell_is_a_formula_and_amounts_stay_numbers() {

@@ -17,6 +17,7 @@ currency: USD
 as_of: 2026-01-01
 source: the test
 basis: metered
+bundled: [memory]
 rates:
   - { meter: vcpu, amount: 0.02, per: second, unit: vcpu, states: [running] }
   - { meter: vcpu, amount: 0.002, per: second, unit: vcpu, states: [paused] }

@@ -22,6 +22,7 @@ as_of: 2026-01-01
 source: test
 basis: metered
 granularity: 1s
+bundled: [memory]
 defaults: { vcpu: 1, memory_mb: 512 }
 ";
 

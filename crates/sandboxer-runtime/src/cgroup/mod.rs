@@ -34,10 +34,17 @@ pub(crate) enum Entry {
     None,
 }
 
+/// A short mark of a path (FNV-1a); it only has to differ between the few roots of one machine.
+fn mark(root: &Path) -> u32 {
+    use std::os::unix::ffi::OsStrExt as _;
+    root.as_os_str().as_bytes().iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 impl Cgroup {
     /// Where the cgroups of this sandbox will be; makes nothing.
-    pub(crate) fn plan(hierarchy: &Hierarchy, id: &str, limits: &Limits) -> Self {
-        let name = format!("sandboxer-{id}");
+    /// The root is in the name: two of them may have a sandbox of the same id, and each ends only its own.
+    pub(crate) fn plan(hierarchy: &Hierarchy, root: &Path, id: &str, limits: &Limits) -> Self {
+        let name = format!("sandboxer-{id}-{:08x}", mark(root));
         let wanted = |controller: &str| match controller {
             "memory" | "pids" => true,
             "cpu" => limits.cpu.is_some() || hierarchy.version == CgroupVersion::V2,

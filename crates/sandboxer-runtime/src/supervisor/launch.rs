@@ -44,7 +44,7 @@ pub(super) fn launch(
     let Some((dir, lock)) = claim_directory(&dirs, &spec.id)? else { return Ok(None) };
     let none = Hierarchy::none("switched off");
     let hierarchy = if overrides.no_cgroups { &none } else { &prepared.hierarchy };
-    let cgroup = Cgroup::plan(hierarchy, &spec.id, &spec.limits);
+    let cgroup = Cgroup::plan(hierarchy, &dirs.root, &spec.id, &spec.limits);
     let mut sandbox = Sandbox {
         dirs,
         dir,

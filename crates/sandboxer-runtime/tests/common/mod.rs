@@ -76,7 +76,7 @@ pub(crate) fn cgroups_of(id: &str) -> Vec<PathBuf> {
     fn walk(dir: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) && depth > 0 {
-                if entry.file_name() == name {
+                if entry.file_name().to_string_lossy().starts_with(name) {
                     found.push(entry.path());
                 }
                 walk(&entry.path(), name, depth - 1, found);
@@ -84,7 +84,7 @@ pub(crate) fn cgroups_of(id: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    walk(Path::new("/sys/fs/cgroup"), &format!("sandboxer-{id}"), 6, &mut found);
+    walk(Path::new("/sys/fs/cgroup"), &format!("sandboxer-{id}-"), 6, &mut found);
     found
 }
 

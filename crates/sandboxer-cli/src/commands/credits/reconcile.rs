@@ -47,6 +47,11 @@ fn read(path: &Path) -> Result<(UsageFormat, Vec<u8>)> {
         }
     };
     let failed = |source| io_error(format!("{} cannot be read", path.display()), source);
+    // A pipe or a device might never end.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, format!("{} is not a regular file", path.display()))
+            .with_hint("write the export into a file first"));
+    }
     let mut content = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     // One byte more than fits, so that too much is noticed and not cut.

@@ -17,14 +17,17 @@ fn folder(files: &[(&str, &str)]) -> Vec<PriceFile> {
 
 fn dated(day: &str, amount: &str) -> String {
     format!(
-        "{}rates: [{{ meter: vcpu, amount: {amount}, per: hour, unit: vcpu }}]\n",
+        "{}bundled: [memory]\nrates: [{{ meter: vcpu, amount: {amount}, per: hour, unit: vcpu }}]\n",
         HEAD.replace("2026-03-01", day)
     )
 }
 
 #[test]
 fn units_are_what_they_are_called() {
-    let rate = |rate: &str| format!("{HEAD}rates:\n  - {rate}\n");
+    let rate = |rate: &str| {
+        let rest = ["vcpu", "memory"].into_iter().filter(|meter| !rate.contains(&format!("meter: {meter}")));
+        format!("{HEAD}rates:\n  - {rate}\nbundled: [{}]\n", rest.collect::<Vec<_>>().join(", "))
+    };
     let hour = |text: &str| hourly(&book(&rate(text)), &resources(1.0, 2_048));
     assert_eq!(hour("{ meter: vcpu, amount: 0.000014, per: second, unit: vcpu }"), money("0.0504"));
     assert_eq!(hour("{ meter: vcpu, amount: 0.00003942, per: second, unit: core }"), money("0.070956"));
@@ -37,7 +40,8 @@ fn units_are_what_they_are_called() {
 
 #[test]
 fn processors_are_rounded_up_to_thousandths() {
-    let text = format!("{HEAD}rates: [{{ meter: vcpu, amount: 1, per: hour, unit: vcpu }}]\n");
+    let text =
+        format!("{HEAD}bundled: [memory]\nrates: [{{ meter: vcpu, amount: 1, per: hour, unit: vcpu }}]\n");
     let quantity = |cpu: f64| tariff_of(&text, &resources(cpu, 1)).lines[0].quantity;
     assert_eq!(quantity(1.1), 1_100, "not one more because 1.1 is not binary");
     assert_eq!(quantity(0.0001), 1);
@@ -50,7 +54,8 @@ fn processors_are_rounded_up_to_thousandths() {
 
 #[test]
 fn what_neither_profile_nor_price_says_is_not_free() {
-    let text = format!("{HEAD}rates: [{{ meter: vcpu, amount: 1, per: hour, unit: vcpu }}]\n");
+    let text =
+        format!("{HEAD}bundled: [memory]\nrates: [{{ meter: vcpu, amount: 1, per: hour, unit: vcpu }}]\n");
     let error = book(&text).tariff("ext.x", "local", &Resources::default(), false, now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoBackend);
     assert!(error.to_string().contains("counts vcpu"), "{error}");
@@ -62,15 +67,16 @@ fn what_neither_profile_nor_price_says_is_not_free() {
 fn a_gpu_without_a_rate_is_refused_and_the_dearest_model_counts() {
     let vcpu = "{ meter: vcpu, amount: 1, per: hour, unit: vcpu }";
     let wanted = Resources { gpu: Some(2), ..resources(1.0, 1) };
-    let error = book(&format!("{HEAD}rates: [{vcpu}]\n"))
+    let error = book(&format!("{HEAD}bundled: [memory]\nrates: [{vcpu}]\n"))
         .tariff("ext.x", "local", &wanted, false, now())
         .unwrap_err();
     assert!(error.to_string().contains("no `gpu` rate"), "{error}");
     let models = "{ meter: gpu, amount: 2, per: hour, model: l4 }, { meter: gpu, amount: 0.1, per: minute, model: h100 }";
-    let tariff = tariff_of(&format!("{HEAD}rates: [{vcpu}, {models}]\n"), &wanted);
+    let tariff = tariff_of(&format!("{HEAD}bundled: [memory]\nrates: [{vcpu}, {models}]\n"), &wanted);
     assert_eq!(tariff.lines[1].cost(HOUR, None).unwrap().0, money("12"));
     let any =
-        tariff_of(&format!("{HEAD}rates: [{models}, {{ meter: gpu, amount: 1, per: hour }}]\n"), &wanted);
+        format!("{HEAD}bundled: [vcpu, memory]\nrates: [{models}, {{ meter: gpu, amount: 1, per: hour }}]\n");
+    let any = tariff_of(&any, &wanted);
     assert_eq!(any.lines.len(), 1);
     assert_eq!(any.lines[0].cost(HOUR, None).unwrap().0, money("2"));
 }
@@ -144,10 +150,8 @@ fn a_file_that_cannot_be_read_leaves_no_price_either() {
 #[test]
 fn a_file_in_another_way_of_writing_is_found_as_well() {
     let flow = "{ extension: ext.x, currency: USD, as_of: 2026-03-01, source: s, basis: metered, \
-                rates: [{ meter: vcpu, amount: 3, per: hour, unit: vcpu }] }";
+                bundled: [memory], rates: [{ meter: vcpu, amount: 3, per: hour, unit: vcpu }] }";
     assert_eq!(hourly(&book(flow), &resources(1.0, 1)), money("3"));
-    let (book, errors) = PriceBook::parse(&[("x.yaml", "a: [\n")]);
-    assert_eq!((book.cards().len(), errors.len()), (0, 1), "nobody's price is broken by it, and it is told");
 }
 
 #[test]
@@ -217,7 +221,7 @@ fn a_pause_has_rates_of_its_own() {
 #[test]
 fn a_card_survives_json() {
     let text = format!(
-        "{HEAD}minimum: 0.01\ngranularity: 1s\nrates: [{{ meter: disk, amount: 1, per: day, unit: gb, free: 5, states: [running, paused] }}]\ndefaults: {{ vcpu: 2, disk_mb: 10 }}\n"
+        "{HEAD}bundled: [vcpu, memory]\nminimum: 0.01\ngranularity: 1s\nrates: [{{ meter: disk, amount: 1, per: day, unit: gb, free: 5, states: [running, paused] }}]\ndefaults: {{ vcpu: 2, disk_mb: 10 }}\n"
     );
     let book = book(&text);
     let card = book.cards()[0];

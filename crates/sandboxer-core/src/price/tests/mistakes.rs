@@ -69,6 +69,35 @@ fn holes_are_named() {
 }
 
 #[test]
+fn what_has_no_rate_is_said_to_be_bundled() {
+    let vcpu = "{ meter: vcpu, amount: 1, per: hour, unit: vcpu }";
+    let memory = vcpu.replace("unit: vcpu", "unit: gib").replace("vcpu", "memory");
+    let create = "{ meter: create, amount: 1 }";
+    for (rates, hole) in [(vcpu, "memory"), (&*memory, "vcpu"), (create, "vcpu")] {
+        let (message, hint) = after_head(&format!("rates: [{rates}]\n"));
+        assert_eq!(message, format!("t.yaml:6:8: `rates`: there is no rate for `{hole}`"));
+        assert!(hint.contains(&format!("`bundled: [{hole}]`")), "{hint}");
+    }
+    let paused = memory.replace("unit", "states: [paused], unit");
+    assert!(after_head(&format!("rates: [{vcpu}, {paused}]\n")).0.contains("not while running"));
+    for (rest, why) in [
+        (format!("rates: [{create}]\nbundled: [vcpu]\n"), "there is no rate for `memory`"),
+        (format!("rates: [{vcpu}]\nbundled: [vcpu, memory]\n"), "`bundled`: `vcpu` has a rate of its own"),
+        (format!("rates: [{vcpu}]\nbundled: [memory, memory]\n"), "`memory` stands there twice"),
+        (format!("rates: [{vcpu}]\nbundled: [memroy]\n"), "`memroy` is not one of its values"),
+        (format!("rates: [{vcpu}]\nbundled: memory\n"), "`bundled`"),
+    ] {
+        let (message, _) = after_head(&rest);
+        assert!(message.contains(why), "{rest}: {message}");
+    }
+    let own = HEAD.replace("metered", "self-hosted")
+        + "bundled: [vcpu]\nrates: [{ meter: host, amount: 1, per: hour }]\n";
+    assert!(fault(&own).0.contains("only a metered provider bundles"), "{:?}", fault(&own));
+    let fine = book(&format!("{HEAD}rates: [{vcpu}]\nbundled: [memory, disk]\n"));
+    assert_eq!(fine.cards()[0].bundled, [MeterName::Memory, MeterName::Disk]);
+}
+
+#[test]
 fn keys_and_words_have_suggestions() {
     assert_eq!(
         after_head("granuality: 1s\n"),

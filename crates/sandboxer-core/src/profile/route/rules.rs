@@ -133,10 +133,20 @@ fn extension(path: &Path, id: &str) -> std::result::Result<(), Wrong> {
 }
 
 fn name(path: &Path, name: &str) -> std::result::Result<(), Wrong> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+    if !is_place(name) {
         return Err(Wrong::at(path.clone(), format!("`{}` is not a name", printable(name)))
             .hint(format!("letters, digits, `.`, `_` and `-`, at most {MAX_NAME}")));
     }
     Ok(())
+}
+
+/// Whether a region or a label of residency can be called so.
+pub(crate) fn is_place(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(plain)
+}
+
+/// Why this cannot be the id of an extension.
+pub(crate) fn check_extension(id: &str) -> std::result::Result<(), &'static str> {
+    check_prefixed(id, "ext.")
 }

@@ -101,7 +101,11 @@ fn candidates_of<'a>(seeds: &'a [Seed], breakers: &'a [Vec<Breaker>]) -> Vec<Can
         capability: seed.capability.as_ref(),
         location: Location { regions: seed.places.clone(), residency: seed.places.clone() },
         price: match seed.cents {
-            Some(amount) => Price::Quoted(OfferQuote { amount: cents(amount), per_hour: cents(amount) }),
+            Some(amount) => Price::Quoted(OfferQuote {
+                amount: cents(amount),
+                per_hour: cents(amount),
+                ..OfferQuote::default()
+            }),
             None => Price::Unknown("there is none".into()),
         },
         latency: seed.latency.map(|(ms, samples)| measured(ms, samples)),

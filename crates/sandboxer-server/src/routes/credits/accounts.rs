@@ -3,21 +3,23 @@
 use axum::extract::{RawQuery, State};
 use http::StatusCode;
 use sandboxer_core::ledger::Account;
+use sandboxer_core::{Error, ErrorKind};
 use sandboxer_engine::caller::Action;
 use sandboxer_engine::{CreditRequest, Credited, Credits, LimitRequest};
 
 use crate::app::App;
 use crate::auth::Auth;
-use crate::error::{ApiResult, json};
-use crate::idempotency::IdempotencyKey;
+use crate::error::{ApiResult, json, to_json};
+use crate::idempotency::{self, IdempotencyKey};
 use crate::json::JsonBody;
 use crate::openapi::Errors;
 use crate::query::Params;
 
 /// Show balances and budgets
 ///
-/// Operators see every account. An agent sees those of its own key and workspace. `pays` is the account that the
-/// caller's next sandbox is charged to; `balance` is what can be spent now, with `held` already off.
+/// Operators see every account. An agent sees those of its own key and workspace, and the one that pays for it. `pays`
+/// is the account that the caller's next sandbox is charged to; `balance` is what can be spent now, with `held` already
+/// off.
 #[utoipa::path(
     get, path = "/v1/credits", tag = "credits",
     params(("account" = Option<String>, Query, description = "Only this account", example = "workspace:research")),
@@ -32,10 +34,12 @@ pub(crate) async fn show_credits(
     json(StatusCode::OK, &app.engine().credits(&caller, params.get("account")).await?)
 }
 
-/// Add credits
+/// Add credits, or put an account right
 ///
 /// For operators of type `adm`. The first payment opens the account. The same `id`, or the same `Idempotency-Key` where
-/// there is none, with the same content is the same payment; with another content it is 409.
+/// there is none, with the same content is the same payment; with another content it is 409. With `kind: adjustment`
+/// the amount may be below zero: it puts a mistake right on an account that is open, and 402 is what would pass the
+/// account's limit.
 #[utoipa::path(
     post, path = "/v1/credits", tag = "credits",
     params(("Idempotency-Key" = Option<String>, Header, description = "The payment's `id` where the body has none")),
@@ -53,9 +57,18 @@ pub(crate) async fn add_credits(
 ) -> ApiResult {
     caller.require(Action::ManageMoney)?;
     Params::parse(query.as_deref(), &[])?;
-    // The books themselves know each payment by its id, for good: nothing else need remember it.
-    request.id = request.id.or(key.0);
-    json(StatusCode::CREATED, &app.engine().credits_add(&caller, &request).await?)
+    // The key goes with the whole of what was asked. Where it is the id, the books themselves know it, for good.
+    let asked = serde_json::to_value(&request).map_err(|source| {
+        Error::new(ErrorKind::Internal, "a payment cannot be written as JSON").with_source(source)
+    })?;
+    if request.id.is_none() {
+        request.id.clone_from(&key.0);
+    }
+    let work = async {
+        let credited = app.engine().credits_add(&caller, &request).await?;
+        Ok((StatusCode::CREATED, to_json(&credited)?))
+    };
+    idempotency::once(&app, &caller, key, "credits", || asked, work).await
 }
 
 /// Let an account go below zero

@@ -37,6 +37,7 @@ as_of: 2026-01-01
 source: made up for tests
 basis: metered
 granularity: 1s
+bundled: [memory]
 rates:
   - { meter: vcpu, amount: 0.0001, per: second, unit: vcpu }
   - { meter: create, amount: 0.10 }

@@ -9,18 +9,21 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection as _, Row as _};
 
 use super::amount::{self, money};
-use super::post::{Head, Sheet, Standing, defect, post};
+use super::post::{Head, Sheet, Standing, defect, latest, post};
 use super::transfer::Answer;
 use crate::ledger::Transfer;
 use crate::sqlite::fault::{Attempt, Fault};
 use crate::sqlite::rows::{micros, moment};
 
-pub(super) const READ: &str = "SELECT 'made', e.account, e.amount, e.balance, e.position, t.id, t.kind, t.memo, t.time \
+pub(super) const READ: &str = concat!(
+    "SELECT 'made', e.account, e.amount, e.balance, e.position, t.id, t.kind, t.memo, t.time \
     FROM json_each($1) j CROSS JOIN ledger_transactions t ON t.id = j.value \
     CROSS JOIN ledger_entries e ON e.transaction_id = t.id \
     UNION ALL SELECT 'account', name, balance, overdraft, NULL, NULL, NULL, NULL, NULL \
-    FROM accounts WHERE name IN (SELECT value FROM json_each($2))";
-const WRITE: &str = post!(" RETURNING account, amount, balance, position, transaction_id");
+    FROM accounts WHERE name IN (SELECT value FROM json_each($2)) UNION ALL ",
+    latest!(", NULL, NULL, NULL, NULL, NULL, NULL")
+);
+const WRITE: &str = post!(" RETURNING account, amount, balance, position, transaction_id, time");
 
 /// What makes two transfers the same; not the time, which a repeat has another of.
 #[derive(PartialEq)]
@@ -87,7 +90,7 @@ pub(super) async fn write(
                 balance: money(row.try_get(2)?),
                 sandbox_id: None,
                 memo: transfer.memo.clone(),
-                time: moment(micros(transfer.time))?,
+                time: moment(row.try_get(5)?)?,
             };
             made.entry(id).or_default().push(entry);
         }
@@ -116,9 +119,17 @@ async fn read(
         .await?;
     let (mut sheet, mut made) = (Sheet::default(), HashMap::<String, Vec<Entry>>::new());
     for row in &rows {
-        if row.try_get::<&str, _>(0)? == "account" {
-            sheet.know(row.try_get(1)?, Standing { balance: row.try_get(2)?, overdraft: row.try_get(3)? });
-            continue;
+        match row.try_get::<&str, _>(0)? {
+            "account" => {
+                let standing = Standing { balance: row.try_get(2)?, overdraft: row.try_get(3)? };
+                sheet.know(row.try_get(1)?, standing);
+                continue;
+            }
+            "latest" => {
+                sheet.know_latest(row.try_get(2)?);
+                continue;
+            }
+            _ => {}
         }
         let entry = Entry {
             position: row.try_get(4)?,

@@ -17,7 +17,9 @@ macro_rules! select_entries {
             "SELECT e.position, e.transaction_id, t.kind, e.account, e.amount, e.balance, t.sandbox_id, t.memo, e.time \
              FROM ",
             $rest,
-            " AND e.position > $1 AND e.time >= $2 AND e.time < $3 ORDER BY e.position LIMIT $4"
+            " AND e.position > $1 AND e.time >= $2 AND e.time < $3 AND ($7 IS NULL OR e.account IN ($7, 'held:' || $7) \
+             OR EXISTS (SELECT 1 FROM holds h, json_each(h.subjects) s \
+             WHERE h.sandbox_id = t.sandbox_id AND s.value = $7)) ORDER BY e.position LIMIT $4"
         )
     };
 }
@@ -54,6 +56,7 @@ pub(super) async fn after(
         .bind(i64::from(limit.get()))
         .bind(&filter.account)
         .bind(filter.sandbox.map(|sandbox| sandbox.to_string()))
+        .bind(&filter.subject)
         .fetch_all(connection)
         .await?;
     rows.iter().map(entry).collect()

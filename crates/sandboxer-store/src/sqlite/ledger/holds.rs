@@ -1,7 +1,7 @@
 //! What is held for a sandbox: taken, changed and settled, each in one read and one write.
 
 use sandboxer_core::ledger::{FEES, Kind, Payer, held_account, provider_account};
-use sandboxer_core::{Error, ErrorKind, SandboxId};
+use sandboxer_core::{Actor, Error, ErrorKind, SandboxId};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
@@ -9,14 +9,15 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use super::amount::{self, money};
 use super::budgets::{self, Standing as BudgetStanding};
 use super::days::{Days, Parts};
-use super::post::{Head, Sheet, Standing, defect, post};
+use super::post::{Head, Sheet, Standing, defect, latest, post};
 use crate::ledger::{Hold, Settle};
 use crate::sqlite::fault::{Attempt, Fault};
 use crate::sqlite::rows::micros;
 
 /// Everything that a change of a hold looks at: the hold, the accounts, the budgets. What is held for an account is an
 /// account of its own, and is read with it.
-pub(super) const READ: &str = "SELECT 'hold', account, amount, turns, settled_at, subjects, parts FROM holds WHERE sandbox_id = $1 \
+pub(super) const READ: &str = concat!(
+    "SELECT 'hold', account, amount, turns, settled_at, subjects, parts FROM holds WHERE sandbox_id = $1 \
     UNION ALL SELECT 'account', name, balance, overdraft, NULL, NULL, NULL FROM accounts WHERE name IN (\
         SELECT value FROM json_each($2) UNION ALL SELECT 'held:' || value FROM json_each($2) \
         UNION ALL SELECT account FROM holds WHERE sandbox_id = $1 \
@@ -24,7 +25,9 @@ pub(super) const READ: &str = "SELECT 'hold', account, amount, turns, settled_at
     UNION ALL SELECT 'budget', b.subject, b.most, (SELECT coalesce(sum(s.used), 0) FROM spend s \
         WHERE s.subject = b.subject AND s.day BETWEEN iif(b.period = 'day', $4, $5) AND iif(b.period = 'day', $4, $6)), \
         NULL, b.period, NULL FROM json_each(coalesce((SELECT subjects FROM holds WHERE sandbox_id = $1), $3)) j \
-        JOIN budgets b ON b.subject = j.value";
+        JOIN budgets b ON b.subject = j.value UNION ALL ",
+    latest!(", NULL, NULL, NULL, NULL")
+);
 
 const WRITE: &str = post!(
     "; INSERT INTO holds (sandbox_id, account, amount, turns, subjects, parts, settled_at) \
@@ -91,6 +94,7 @@ impl Known {
                     let standing = Standing { balance: row.try_get(2)?, overdraft: row.try_get(3)? };
                     known.sheet.know(row.try_get(1)?, standing);
                 }
+                "latest" => known.sheet.know_latest(row.try_get(2)?),
                 _ => known.budgets.push(BudgetStanding {
                     subject: row.try_get(1)?,
                     most: row.try_get(2)?,
@@ -108,7 +112,7 @@ impl Known {
         opened.unwrap_or_else(|| payer.default_account())
     }
 
-    fn check_account(&self, account: &str, more: i64) -> Attempt<()> {
+    fn check_account(&self, payer: &Payer, account: &str, more: i64) -> Attempt<()> {
         let standing = self.sheet.standing(account);
         let available = standing.unwrap_or_default().available();
         if available >= more {
@@ -122,7 +126,11 @@ impl Known {
             ErrorKind::InsufficientCredits,
             format!("{has}, and {} more must be held", money(more)),
         )
-        .with_hint(format!("`sandboxer credits add AMOUNT --account {account}` adds credits"))
+        .with_hint(match payer.actor {
+            Actor::Adm => format!("`sandboxer credits add AMOUNT --account {account}` adds credits"),
+            // Nobody else may.
+            Actor::Agt | Actor::Atm => format!("ask an operator to add credits to {account}"),
+        })
         .with_context("account", account)
         .with_context("available", money(available).to_string())
         .with_context("needed", money(more).to_string())
@@ -153,7 +161,7 @@ pub(super) async fn hold(connection: &mut SqliteConnection, sandbox: SandboxId, 
         return Err(Fault::internal(format!("the hold of {sandbox} is settled and cannot be raised")));
     }
     let change = if more > 0 {
-        known.check_account(&held.account, more)?;
+        known.check_account(&hold.payer, &held.account, more)?;
         budgets::check(&known.budgets, more)?;
         held.parts.add(days.day, more)?
     } else {

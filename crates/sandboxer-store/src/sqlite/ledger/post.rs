@@ -23,6 +23,18 @@ macro_rules! post {
 }
 pub(super) use post;
 
+/// A row with the time of the newest transaction in its third column, to be joined to a query of seven columns or more.
+macro_rules! latest {
+    ($rest:literal) => {
+        concat!(
+            "SELECT 'latest', NULL, time",
+            $rest,
+            " FROM ledger_entries WHERE position = (SELECT max(position) FROM ledger_entries)"
+        )
+    };
+}
+pub(super) use latest;
+
 /// How an account stands in the middle of a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
@@ -41,6 +53,8 @@ impl Standing {
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     accounts: HashMap<String, Standing>,
+    /// When the newest transaction was entered, in microseconds.
+    latest: Option<i64>,
     transactions: Vec<Value>,
     entries: Vec<Value>,
 }
@@ -63,6 +77,11 @@ impl Sheet {
         self.accounts.insert(account, standing);
     }
 
+    /// The time of the newest transaction in the books.
+    pub(super) fn know_latest(&mut self, time: i64) {
+        self.latest = Some(time);
+    }
+
     /// Absent when it was never opened.
     pub(super) fn standing(&self, account: &str) -> Option<Standing> {
         self.accounts.get(account).copied()
@@ -76,14 +95,17 @@ impl Sheet {
             let standing = self.standing(account).unwrap_or_default();
             balances.push(amount::add(account, standing.balance, *moved)?);
         }
+        // A clock that goes back does not change what a month that is over had: order and time agree.
+        let time = self.latest.map_or(head.time, |latest| latest.max(head.time));
+        self.latest = Some(time);
         for ((account, moved), balance) in lines.iter().zip(balances) {
             match self.accounts.get_mut(*account) {
                 Some(standing) => standing.balance = balance,
                 None => self.know((*account).to_owned(), Standing { balance, overdraft: 0 }),
             }
-            self.entries.push(json!([head.id, account, moved, balance, head.time]));
+            self.entries.push(json!([head.id, account, moved, balance, time]));
         }
-        self.transactions.push(json!([head.id, head.kind.as_str(), head.sandbox, head.memo, head.time]));
+        self.transactions.push(json!([head.id, head.kind.as_str(), head.sandbox, head.memo, time]));
         Ok(())
     }
 
