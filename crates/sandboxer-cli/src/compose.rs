@@ -37,14 +37,16 @@ pub(crate) struct Settings {
     host: Option<String>,
     pub(crate) state_hub_url: Option<String>,
     pub(crate) fin_hub_url: Option<String>,
-    route: RouteSpec,
-    extension_limits: BTreeMap<String, ExtensionLimits>,
+    pub(crate) route: RouteSpec,
+    pub(crate) extension_limits: BTreeMap<String, ExtensionLimits>,
     sources: CatalogSources,
     /// Folders whose manifests may name executables: the user's own and the one that was named, never the working
     /// directory's, which may be somebody else's project.
     registries: Vec<PathBuf>,
     /// Folders of price files; later ones win.
     prices: Vec<PathBuf>,
+    /// Those that must be there, after the others.
+    named_prices: Vec<PathBuf>,
     pub(crate) log: Option<String>,
     pub(crate) log_format: Option<String>,
 }
@@ -79,19 +81,16 @@ impl Settings {
         let registries = config_dir.as_ref().map(|dir| dir.join("registry")).into_iter();
         let registries =
             registries.chain(variable(EnvVars::SANDBOXER_REGISTRY)?.map(PathBuf::from)).collect();
-        let mut prices: Vec<PathBuf> = config_dir.iter().map(|dir| dir.join("prices")).collect();
-        prices.extend(config.prices);
-        if let Some(folder) = variable(EnvVars::SANDBOXER_PRICES)?.map(PathBuf::from) {
-            if !folder.is_dir() {
-                let message = format!("SANDBOXER_PRICES: there is no folder {}", folder.display());
-                return Err(Error::new(ErrorKind::InvalidInput, message));
-            }
-            prices.push(folder);
-        }
+        let prices = config_dir.iter().map(|dir| dir.join("prices")).collect();
+        // Only what needs a price fails where one of these is missing.
+        let mut named_prices = config.prices;
+        let folder = std::env::var_os(EnvVars::SANDBOXER_PRICES).filter(|folder| !folder.is_empty());
+        named_prices.extend(folder.map(PathBuf::from));
         Ok(Self {
             home: absolute(&home)?,
             registries,
             prices,
+            named_prices,
             server,
             api_key_file: globals.api_key_file.clone().or(config.api_key_file),
             host: variable(EnvVars::SANDBOXER_HOST)?.or(config.host),
@@ -172,6 +171,9 @@ fn warm_size() -> Result<usize> {
 
 /// An engine on the local store.
 pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
+    // Before anything is queued for a place that is none.
+    settings.state_hub_url.as_deref().map_or(Ok(()), StateHub::check)?;
+    settings.fin_hub_url.as_deref().map_or(Ok(()), FinHub::check)?;
     make_home(&settings.home)?;
     let name = if role == Role::Server { "server" } else { "cli" };
     let options =
@@ -209,6 +211,11 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     if let Some(url) = settings.fin_hub_url.as_deref().filter(|_| role != Role::Command) {
         sinks.push(Arc::new(FinHub::new(url)?));
     }
+    let prices = Prices::load_with(settings.prices.clone(), settings.named_prices.clone());
+    // A look says what is wrong. Commands without a price in them need none, and are told of the folder all the same.
+    if settings.named_prices.iter().any(|folder| !folder.is_dir()) {
+        prices.book();
+    }
     let engine = Engine::new(Parts {
         store,
         registry,
@@ -217,7 +224,7 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
         limits: Limits::default(),
         host: settings.host.clone(),
         sinks,
-        prices: Prices::load(settings.prices.clone()),
+        prices,
         route: settings.route.clone(),
         extension_limits: settings.extension_limits.clone(),
     });

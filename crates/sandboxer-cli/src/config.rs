@@ -35,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) log_format: Option<String>,
 }
 
+#[cfg(test)]
 const KEYS: [&str; 12] = [
     "server",
     "api_key_file",
@@ -75,13 +76,26 @@ impl Config {
         for path in lists.chain(&mut config.api_key_file).chain(&mut config.home) {
             *path = folder.join(&*path);
         }
+        config.route.validate().map_err(|error| in_file(path, &error))?;
         for (extension, limits) in &config.extensions {
-            limits.validate(extension).map_err(|error| {
-                Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()))
-            })?;
+            limits.validate(extension).map_err(|error| in_file(path, &error))?;
         }
         Ok(config)
     }
+}
+
+/// A value that can be read and cannot be meant; the error names its key.
+fn in_file(path: &Path, error: &Error) -> Error {
+    let refused = Error::new(ErrorKind::InvalidInput, format!("{}: {error}", path.display()));
+    match error.hint() {
+        Some(hint) => refused.with_hint(hint),
+        None => refused,
+    }
+}
+
+/// The words between backticks.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
 }
 
 /// The mistake with its line and column, and the key that was probably meant.
@@ -94,12 +108,18 @@ fn refuse(text: &str, path: &Path, error: &toml::de::Error) -> Error {
     });
     let message = error.message().lines().next().unwrap_or_default();
     let refused = Error::new(ErrorKind::InvalidInput, format!("{}{place}: {message}", path.display()));
-    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    match unknown {
-        Some(key) => refused.with_hint(
-            did_you_mean(key, KEYS).unwrap_or_else(|| format!("the keys are {}", KEYS.join(", "))),
+    let what = match () {
+        () if message.starts_with("unknown field `") => "keys",
+        () if message.starts_with("unknown variant `") => "values",
+        () => return refused,
+    };
+    // The message itself lists what is known there, also inside of a table.
+    match quoted(message).split_first() {
+        Some((word, known)) if !known.is_empty() => refused.with_hint(
+            did_you_mean(word, known.iter().copied())
+                .unwrap_or_else(|| format!("the {what} are {}", known.join(", "))),
         ),
-        None => refused,
+        _ => refused,
     }
 }
 
@@ -150,6 +170,28 @@ mod tests {
             "[extensions.\"ext.e2b\"]\nsandboxes = 1\n",
         ] {
             assert_eq!(parse(wrong).unwrap_err().kind(), ErrorKind::InvalidInput, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn routes_and_limits_must_be_possible() {
+        for (text, told, hint) in [
+            ("[route]\nonly = ['native']\n", "route.only[0]", "ext.native"),
+            ("[route]\nonly = ['ext.a']\nignore = ['ext.a']\n", "route.ignore", ""),
+            ("[route.constraints]\ncapabilities = ['snapshto']\n", "snapshto", "did you mean `snapshot`?"),
+            ("[route.constraints]\nmax_cost_total = 0.1\n", "write \"0.1\"", ""),
+            ("[route]\nhedge = 'soon'\n", "`{ after: 2s }`", ""),
+            ("[route]\nstrategy = 'lowest-costs'\n", "config.toml:2:", "did you mean `lowest-cost`?"),
+            ("[route]\nstratgy = 'explicit'\n", "config.toml:2:1", "did you mean `strategy`?"),
+            ("[extensions.native]\nmax_sandboxes = 1\n", "`native` is not the id", "ext.native"),
+            ("[extensions.\"ext.a\"]\nregions = ['e u']\n", "`regions` of `ext.a`", "letters"),
+            ("[extensions.\"ext.a\"]\nmax_sandbox = 1\n", "unknown field", "did you mean `max_sandboxes`?"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.kind().exit_code(), 2, "{error:?}");
+            assert!(error.to_string().starts_with("/etc/x/config.toml"), "{error}");
+            assert!(error.to_string().contains(told), "{error}");
+            assert!(error.hint().unwrap_or_default().contains(hint), "{:?}", error.hint());
         }
     }
 

@@ -32,6 +32,8 @@ use crate::trial::{self, Trial, TrialWish};
 const WAIT: Duration = Duration::from_secs(2);
 /// How long a command that has answered waits for what is still to be written down.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for what was superfluous to be taken down.
+const SHORTLY: Duration = Duration::from_millis(300);
 /// Pieces on their way to the terminal at most.
 const QUEUE: usize = 16;
 
@@ -323,8 +325,9 @@ impl Api for Embedded {
     }
 
     async fn finish(&self) {
-        // What takes longer stays written down, and the next command that looks goes on with it.
-        let _ = tokio::time::timeout(PATIENCE, self.engine.idle()).await;
+        let _ = tokio::time::timeout(PATIENCE, self.engine.noted()).await;
+        // What lost a race stays written down, and the next command that looks goes on with it.
+        let _ = tokio::time::timeout(SHORTLY, self.engine.idle()).await;
     }
 
     async fn owes_delivery(&self) -> bool {

@@ -72,7 +72,7 @@ impl Engine {
             self.count_older(&backend.extension).await?;
             let take = self.inner.store.route_slot_take(&backend.extension, id, limits, self.now());
             if let Some(reason) = take.await? {
-                return Err(refused(format!("{}: {reason}", backend.extension)));
+                return Err(refused(reason));
             }
         }
         let past = self.past(profile).await;
@@ -84,7 +84,7 @@ impl Engine {
         let may = self.inner.store.route_probe(backend, PROBE.after(now), now).await?;
         self.inner.memory.forget_all();
         if !may {
-            return Err(refused(format!("{}: somebody else is trying it again", backend.extension)));
+            return Err(refused("somebody else is trying it again"));
         }
         Ok(Entry { probing: Some((self.clone(), backend.clone())) })
     }

@@ -62,7 +62,7 @@ impl Engine {
             let tried = self.try_offer(stored, making).await;
             let ready = match tried.outcome {
                 Ok(ready) => Some(ready),
-                Err(error) => self.reroute(stored, making, error, tried.took, knock).await?,
+                Err(error) => Box::pin(self.reroute(stored, making, error, tried.took, knock)).await?,
             };
             if let Some(ready) = ready {
                 making.notes.keep(backend_of(stored), tried.took);

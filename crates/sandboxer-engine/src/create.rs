@@ -3,7 +3,6 @@
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::Progress;
 use sandboxer_core::isolation::IsolationReport;
-use sandboxer_core::profile::Scope;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::sandbox::{Drift, Links, Sandbox, SandboxRecord, reason};
 use sandboxer_core::{Actor, Error, ErrorKind, Result, SandboxId, State};
@@ -15,6 +14,7 @@ use crate::bill::Money;
 use crate::caller::Action;
 use crate::destroy::Ending;
 use crate::establish::Making;
+use crate::sharing::Sharing;
 use crate::{Caller, Engine, Plan, fault};
 
 /// How a create is to be carried out.
@@ -41,21 +41,32 @@ impl Engine {
     pub async fn create(
         &self,
         caller: &Caller,
-        mut request: CreateRequest,
+        request: CreateRequest,
         options: CreateOptions,
     ) -> Result<Created> {
         caller.require(Action::UseSandboxes)?;
-        // A key says what its holder is; only an operator may act on behalf of somebody else.
-        if caller.actor != Actor::Adm {
-            request.consumer.actor = caller.actor;
-        }
+        let request = as_caller(caller, request);
         let plan = self.plan_for(caller, &request).await?;
         plan.offer()?;
+        let sharing = Sharing::of(caller, &request, &plan, self);
+        Box::pin(self.create_shared(caller, request, plan, options, sharing)).await
+    }
+
+    async fn create_shared(
+        &self,
+        caller: &Caller,
+        request: CreateRequest,
+        plan: Plan,
+        options: CreateOptions,
+        sharing: Sharing,
+    ) -> Result<Created> {
         // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
         let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());
         let guard = cancel.drop_guard();
         let task =
-            tokio::spawn(async move { engine.create_planned(&caller, &request, &plan, &options).await });
+            tokio::spawn(
+                async move { engine.create_planned(&caller, &request, plan, &options, &sharing).await },
+            );
         let created = task.await.map_err(internal)?;
         let _ = guard.disarm();
         created
@@ -65,21 +76,33 @@ impl Engine {
         &self,
         caller: &Caller,
         request: &CreateRequest,
-        plan: &Plan,
+        mut plan: Plan,
         options: &CreateOptions,
+        sharing: &Sharing,
     ) -> Result<Created> {
         let _waiting = self.inner.waiting_creates.try_acquire().map_err(|_| {
             Error::new(ErrorKind::RateLimited, "too many creates are waiting")
                 .with_hint("try again in a moment; the limit is that of this server")
         })?;
         // A sandbox to share that turns out to be dead is settled and the insert tried again; that ends quickly.
-        for _ in 0..8 {
-            let insert = self.intent(caller, request, plan, options).await?;
+        let mut rounds = 0;
+        while rounds < 8 {
+            let insert = self.intent(caller, request, &plan, options, sharing).await?;
             fault::point("engine.create.before_intent");
-            let created = match self.inner.store.insert(insert).await? {
+            let inserted = match self.inner.store.insert(insert).await {
+                // The next one may cost less; there are only so many.
+                Err(refusal)
+                    if refusal.kind() == ErrorKind::InsufficientCredits && plan.pass_over(&refusal) =>
+                {
+                    continue;
+                }
+                other => other?,
+            };
+            rounds += 1;
+            let created = match inserted {
                 Inserted::New(stored) => {
                     fault::point("engine.create.after_intent");
-                    return self.establish_new(stored, plan, options).await;
+                    return self.establish_new(stored, &plan, options).await;
                 }
                 Inserted::Replayed(stored) => self.replay(stored, options).await?,
                 Inserted::Reusable(stored) => self.reuse(stored, options).await?,
@@ -105,8 +128,9 @@ impl Engine {
         request: &CreateRequest,
         plan: &Plan,
         options: &CreateOptions,
+        sharing: &Sharing,
     ) -> Result<Insert> {
-        let mut record = self.new_record(caller, request, plan).await?;
+        let mut record = self.new_record(caller, request, plan, sharing).await?;
         (record.bill, record.sandbox.quote) = self.open_bill(caller, &record).await?;
         let money = match &record.bill {
             Some(bill) if bill.held > sandboxer_core::Money::ZERO => self.hold_for(&record),
@@ -147,15 +171,16 @@ impl Engine {
         caller: &Caller,
         request: &CreateRequest,
         plan: &Plan,
+        sharing: &Sharing,
     ) -> Result<SandboxRecord> {
-        let offer = plan.offer()?;
+        let offer = match plan.route.untried() {
+            Some(offer) => offer,
+            None => plan.offer()?,
+        };
         let (sandbox_id, now) = (SandboxId::generate(), self.now());
         let config_hash = plan.spec.config_hash()?;
-        let reuse_key = reuse_key(caller, request, plan);
-        let drift = match &reuse_key {
-            None => None,
-            Some(key) => self.drift(key, &config_hash, plan).await?,
-        };
+        let reuse_key = sharing.key.clone();
+        let drift = self.drift(sharing, &config_hash, plan).await?;
         let sandbox = Sandbox {
             sandbox_id,
             state: State::Provisioning,
@@ -196,12 +221,18 @@ impl Engine {
     }
 
     /// The living sandbox of the same scope that is configured differently, so that the caller learns why it got another.
-    async fn drift(&self, reuse_key: &str, config_hash: &str, plan: &Plan) -> Result<Option<Drift>> {
-        let sharing = self.inner.store.sharing(reuse_key).await?;
-        let Some(other) = sharing.iter().find(|other| other.record.sandbox.config_hash != config_hash) else {
-            return Ok(None);
-        };
-        let changed = plan.spec.differing_keys(&other.record.spec)?;
+    async fn drift(&self, sharing: &Sharing, config_hash: &str, plan: &Plan) -> Result<Option<Drift>> {
+        let Some(key) = &sharing.key else { return Ok(None) };
+        let living = self.inner.store.sharing(key).await?;
+        if let Some(other) = living.iter().find(|other| other.record.sandbox.config_hash != config_hash) {
+            let changed = plan.spec.differing_keys(&other.record.spec)?;
+            return Ok(Some(Drift { previous: other.record.id(), changed }));
+        }
+        let Some(freely) = sharing.freely.as_ref().filter(|freely| *freely != key) else { return Ok(None) };
+        let living = self.inner.store.sharing(freely).await?;
+        let Some(other) = living.first() else { return Ok(None) };
+        let mut changed = plan.spec.differing_keys(&other.record.spec)?;
+        changed.push("route".into());
         Ok(Some(Drift { previous: other.record.id(), changed }))
     }
 
@@ -290,9 +321,22 @@ impl Engine {
         let plan = self.plan_for(caller, &request).await?;
         plan.offer()?;
         self.require_credits(caller, &old.record, &plan.quote).await?;
+        // It takes the place of the old one, also for those who share it, although it names its backend.
+        let sharing = Sharing { key: old.record.reuse_key.clone(), freely: None };
+        let request = as_caller(caller, request);
         self.destroy(caller, id).await?;
-        self.create(caller, request, options).await
+        let plan = self.plan_for(caller, &request).await?;
+        plan.offer()?;
+        self.create_shared(caller, request, plan, options, sharing).await
     }
+}
+
+/// A key says what its holder is; only an operator may act on behalf of somebody else.
+fn as_caller(caller: &Caller, mut request: CreateRequest) -> CreateRequest {
+    if caller.actor != Actor::Adm {
+        request.consumer.actor = caller.actor;
+    }
+    request
 }
 
 fn recreate_request(old: &Stored) -> CreateRequest {
@@ -312,23 +356,10 @@ fn recreate_request(old: &Stored) -> CreateRequest {
         env: spec.variables.clone(),
         extension: Some(sandbox.extension.clone()),
         host: Some(sandbox.host.clone()),
+        max_cost: sandbox.route.max_cost_total,
         allow_degraded: spec.allow_degraded,
         ..CreateRequest::default()
     }
-}
-
-/// Equal for requests that may share one sandbox. `agent`: the same consumer, whatever its session; `shared`: the same caller.
-fn reuse_key(caller: &Caller, request: &CreateRequest, plan: &Plan) -> Option<String> {
-    let consumer = &request.consumer;
-    let identity = match plan.scope {
-        Scope::Session => return None,
-        Scope::Agent => json!([consumer.actor, consumer.harness, consumer.agent_id]),
-        Scope::Shared => json!([]),
-    };
-    let mut whole = vec![json!(plan.scope), json!(caller.key_text()), identity, json!(plan.profile)];
-    // What started from a snapshot is shared with others of the same start only.
-    whole.extend(request.from.as_ref().map(|from| json!(from)));
-    Some(sandboxer_core::hash::of_value(&whole.into()))
 }
 
 fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Error {

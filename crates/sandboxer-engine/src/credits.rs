@@ -1,7 +1,7 @@
 //! Credits: accounts, what is paid in, budgets, entries and meters, as whoever asks may see them.
 //!
-//! Operators see all of it. Everybody else sees the balance of their own key and workspace, and the entries and meters
-//! of their own sandboxes.
+//! Operators see all of it. Everybody else sees the balance of their own key and workspace and of the account that pays
+//! for them, and the entries and meters of their own sandboxes.
 
 mod provider_keys;
 

@@ -41,6 +41,8 @@ impl Past {
 pub(crate) struct Memory {
     views: Mutex<HashMap<String, (Instant, Arc<Past>)>>,
     pub(crate) tasks: TaskTracker,
+    /// Sandboxes that lost a race and are taken down.
+    pub(crate) dismissed: TaskTracker,
 }
 
 impl Memory {
@@ -135,8 +137,18 @@ impl Engine {
     /// Waits until everything that was learned is written and everything that was superfluous is gone. For a process
     /// that ends after one command.
     pub async fn idle(&self) {
-        self.inner.memory.tasks.close();
-        self.inner.memory.tasks.wait().await;
-        self.inner.memory.tasks.reopen();
+        self.noted().await;
+        drain(&self.inner.memory.dismissed).await;
     }
+
+    /// Waits until everything that was learned is written, and for nothing else.
+    pub async fn noted(&self) {
+        drain(&self.inner.memory.tasks).await;
+    }
+}
+
+async fn drain(tasks: &TaskTracker) {
+    tasks.close();
+    tasks.wait().await;
+    tasks.reopen();
 }

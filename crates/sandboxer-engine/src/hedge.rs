@@ -4,7 +4,7 @@
 //! slower one stays written down until it is clean. Whoever ends the sandbox or finds its maker dead removes both.
 
 use sandboxer_core::event::NewEvent;
-use sandboxer_core::route::Backend;
+use sandboxer_core::route::{Backend, Hedged};
 use sandboxer_core::{Dur, Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::{Books, LeaseChange, Stored, Update};
 use serde_json::json;
@@ -120,6 +120,9 @@ impl Engine {
         let second = stored.record.sandbox.route.untried_beside(&first)?.backend();
         let mut record = stored.record.clone();
         record.sandbox.route.hedge = Some(second.clone());
+        let (extension, host) = (second.extension.clone(), second.host.clone());
+        let hedged = Hedged { extension, host, won: false, beside: first };
+        record.sandbox.route.hedged = Some(Box::new(hedged));
         let about = json!({ "extension": second.extension, "host": second.host, "after": after });
         let mut elsewhere = record.clone();
         (elsewhere.sandbox.extension, elsewhere.sandbox.host) = (second.extension, second.host);
@@ -164,6 +167,9 @@ impl Engine {
         (record.sandbox.extension, record.sandbox.host) = (second.extension.clone(), second.host.clone());
         let route = &mut record.sandbox.route;
         route.hedge = Some(first.clone());
+        if let Some(hedged) = &mut route.hedged {
+            hedged.won = true;
+        }
         route.attempts.extend(failed.map(|(error, took)| attempt(&first, error, took)));
         let about = json!({ "extension": second.extension, "host": second.host, "instead_of": first });
         let money = self.rebill(&mut record).await?;
@@ -199,7 +205,7 @@ impl Engine {
     /// Takes the slower one down while nobody waits, and clears the row.
     fn dismiss(&self, id: SandboxId, place: Backend, running: Option<Running>) {
         let engine = self.clone();
-        self.inner.memory.tasks.spawn(async move {
+        self.inner.memory.dismissed.spawn(async move {
             if let Some(running) = running {
                 let _ = tokio::time::timeout(GRACE, running).await;
             }

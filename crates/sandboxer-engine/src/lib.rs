@@ -41,7 +41,9 @@ mod reconcile_usage;
 mod reroute;
 mod restore;
 mod route;
+mod sharing;
 mod signs;
+mod silence;
 mod snapshots;
 mod stale;
 mod statement;
@@ -157,6 +159,8 @@ struct Inner {
     owner: Owner,
     /// Which signs of life were written down.
     signs: signs::Signs,
+    /// Which backends did not answer lately.
+    silence: silence::Silence,
     create_slots: Semaphore,
     waiting_creates: Semaphore,
     /// Where seeds and mirrors are kept, once that is known.
@@ -187,6 +191,7 @@ impl Engine {
                 prices: parts.prices,
                 owner: Owner::of_this_process(),
                 signs: signs::Signs::default(),
+                silence: silence::Silence::default(),
                 create_slots,
                 waiting_creates,
                 workspaces: std::sync::OnceLock::new(),
@@ -243,15 +248,23 @@ impl Engine {
         if stored.record.state().is_usable()
             && (stored.record.sandbox.expires_at <= self.now() || self.is_abandoned(&stored))
         {
-            stored = self.settle(stored).await?;
+            stored = Box::pin(self.settle(stored)).await?;
         }
         if stored.record.state().is_usable() { Ok(stored) } else { Err(not_usable(&stored)) }
     }
 
-    /// One sandbox, as it really is: a row whose backend ended is brought up to date first.
+    /// One sandbox, as it really is: a row whose backend ended is brought up to date first. Where the backend cannot be
+    /// asked, as it was last known.
     pub async fn get(&self, caller: &Caller, id: SandboxId) -> Result<Sandbox> {
         let stored = self.load(caller, id).await?;
-        Ok(self.settle_if_needed(stored).await?.record.sandbox)
+        match Box::pin(self.settle_if_needed(stored)).await {
+            Ok(settled) => Ok(settled.record.sandbox),
+            Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Internal) => Err(error),
+            Err(error) => {
+                tracing::warn!(error = ?error, sandbox = %id, "its backend could not be asked; this is what was known last");
+                Ok(self.load(caller, id).await?.record.sandbox)
+            }
+        }
     }
 }
 

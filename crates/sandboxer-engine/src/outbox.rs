@@ -5,6 +5,7 @@ mod endpoints;
 mod fin_hub;
 mod guard;
 mod hub;
+mod kinds;
 mod post;
 mod replay;
 mod rounds;

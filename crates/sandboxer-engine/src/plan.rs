@@ -1,5 +1,6 @@
 //! From a request to a plan: the profile, the effective configuration, the route, the TTL. Nothing is written yet.
 
+use jiff::Timestamp;
 use sandboxer_core::host;
 use sandboxer_core::profile::{Profile, Scope};
 use sandboxer_core::request::CreateRequest;
@@ -9,6 +10,7 @@ use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Dur, Error, ErrorKind, Result, Retry};
 
 use crate::placement::Scene;
+use crate::reroute::attempt_of_refusal;
 use crate::route::Decided;
 use crate::{Caller, Engine};
 
@@ -28,25 +30,64 @@ pub struct Plan {
     pub spec: SandboxSpec,
     #[serde(skip)]
     pub idle_reap: Option<Dur>,
+    #[serde(skip)]
+    pub decided_at: Timestamp,
     /// The checkpoint that it would start from.
     #[serde(skip)]
     pub from: Option<sandboxer_core::snapshot::Taken>,
 }
 
+/// Where an error carries the offers, as JSON.
+pub(crate) const OFFERS: &str = "offers";
+
+/// The offers for programs.
+pub(crate) fn offers_text(route: &RouteDecision) -> String {
+    serde_json::to_string(&route.offers).unwrap_or_default()
+}
+
+/// How long it is until the first of these moments, at least a second; nothing where all are over.
+pub(crate) fn rest(ends: impl Iterator<Item = Timestamp>, now: Timestamp) -> Option<Dur> {
+    let next = ends.filter(|end| *end > now).min()?;
+    let left = next.as_millisecond() - now.as_millisecond();
+    Some(Dur::from_millis(u64::try_from(left).unwrap_or_default()).max(Dur::from_secs(1)))
+}
+
 impl Plan {
+    /// Goes on to the next offer that costs less than the one that could not be paid. Nothing was made yet.
+    pub(crate) fn pass_over(&mut self, refusal: &Error) -> bool {
+        let price = |offer: &Offer| offer.quote.map(|quote| quote.amount).unwrap_or_default();
+        let Some(dear) = self.route.untried().cloned() else { return false };
+        let before = self.route.attempts.len();
+        self.route.attempts.push(attempt_of_refusal(&dear.backend(), refusal));
+        while let Some(next) = self.route.untried() {
+            if price(next) < price(&dear) {
+                return true;
+            }
+            let past = attempt_of_refusal(&next.backend(), refusal);
+            self.route.attempts.push(past);
+        }
+        self.route.attempts.truncate(before);
+        false
+    }
+
     /// The chosen offer, or the error that explains every refusal.
     pub fn offer(&self) -> Result<&Offer> {
         self.route.chosen().ok_or_else(|| {
             let reasons: Vec<String> =
                 self.route.offers.iter().map(|offer| format!("{}: {}", offer.name(), offer.reason)).collect();
-            Error::new(
+            let error = Error::new(
                 ErrorKind::NoBackend,
                 format!("no extension fits {} ({})", self.profile, reasons.join("; ")),
             )
-            .with_retry(Retry::Permanent)
+            .with_context(OFFERS, offers_text(&self.route))
             .with_hint(
                 "`sandboxer create --dry-run` shows the route, `sandboxer extensions list` what is there",
-            )
+            );
+            let ends = self.route.offers.iter().filter_map(|offer| offer.health.as_ref()?.until);
+            match rest(ends, self.decided_at) {
+                Some(rest) => error.with_retry_after(rest),
+                None => error.with_retry(Retry::Permanent),
+            }
         })
     }
 }
@@ -75,6 +116,7 @@ impl Engine {
             // What a snapshot says is its owner's business: `plan_for` knows the caller.
             return Err(Error::new(ErrorKind::Internal, "a plan from a snapshot without its caller"));
         }
+        self.check_named(request)?;
         let spec = SandboxSpec::new(profile, request);
         let ttl = ttl_of(profile, request)?;
         let Decided { route, quote } = self.decide(scene, profile, request, &spec, ttl)?;
@@ -90,6 +132,7 @@ impl Engine {
             quote: quote.unwrap_or_else(Quote::self_hosted),
             spec,
             idle_reap: profile.ttl.idle_reap,
+            decided_at: self.now(),
             from: None,
         })
     }

@@ -127,7 +127,7 @@ impl Inner {
 fn tell(loaded: &Loaded) {
     // The built-in files come first. They are whole, and most of them are never parsed.
     for problem in loaded.book.problems_after(1) {
-        tracing::error!("warning: a price cannot be used: {}", problem.chain().join(": "));
+        tracing::error!("a price cannot be used: {}", problem.chain().join(": "));
     }
 }
 

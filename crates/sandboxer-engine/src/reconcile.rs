@@ -164,7 +164,7 @@ impl Engine {
     pub(crate) async fn settle(&self, mut stored: Stored) -> Result<Stored> {
         for _ in 0..8 {
             let id = stored.record.id();
-            match self.judge(stored).await {
+            match Box::pin(self.judge(stored)).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => stored = self.reload(id).await?,
                 other => return other,
             }
@@ -203,7 +203,7 @@ impl Engine {
             let error = Error::new(ErrorKind::Internal, "a usable sandbox has no handle");
             return self.end(stored, Ending::failed(reason::LOST, &error)).await;
         };
-        if self.extension_of(&stored)?.is_alive(handle).await? {
+        if self.ask_alive(&stored, handle).await? {
             self.note_alive(&stored).await;
             let stored = self.settle_hedge(stored).await;
             // Somebody was in the middle of something with it and is gone.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sandboxer_core::error::Class;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::host::{HostAccess, HostSign, LOCAL};
-use sandboxer_core::route::{Attempt, Backend};
+use sandboxer_core::route::{Attempt, AttemptOutcome, Backend, Health};
 use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use sandboxer_store::{LeaseChange, Stored, Update};
@@ -21,6 +21,7 @@ use crate::admit::is_ours;
 use crate::attempt::{Ready, backend_of};
 use crate::establish::Making;
 use crate::placement::is_hosts_fault;
+use crate::plan::{OFFERS, offers_text, rest};
 use crate::{Engine, fault};
 
 /// How long a host may take to accept a connection.
@@ -73,12 +74,14 @@ impl Engine {
         if error.class().is_none() {
             return Err(error);
         }
+        let backend = backend_of(stored);
         if error.kind() == ErrorKind::Timeout
             && let Some(ready) = self.take_over(stored, making, &error, took).await?
         {
+            let late = Attempt { outcome: AttemptOutcome::Adopted, ..attempt(&backend, &error, took) };
+            stored.record.sandbox.route.attempts.push(late);
             return Ok(Some(ready));
         }
-        let backend = backend_of(stored);
         // Kept in any case: whoever ends the sandbox now writes down what was tried.
         stored.record.sandbox.route.attempts.push(attempt(&backend, &error, took));
         self.blame(&backend, &error, has_own_key(stored)).await;
@@ -92,7 +95,7 @@ impl Engine {
             };
         let error = if is_untouched && !said_so { error.without_effect() } else { error };
         if stored.record.sandbox.route.untried().is_none() {
-            return Err(error);
+            return Err(Box::pin(self.none_left(stored, error)).await);
         }
         if !is_untouched {
             self.clean_up_for_next(stored, &error).await?;
@@ -104,6 +107,39 @@ impl Engine {
         fault::point("engine.reroute.after_teardown");
         self.move_on(stored, error).await?;
         Ok(None)
+    }
+
+    /// Everybody who was accepted failed: what each of them said, and when it is worth asking again. A fault of the
+    /// request would have ended it before.
+    async fn none_left(&self, stored: &Stored, last: Error) -> Error {
+        let sandbox = &stored.record.sandbox;
+        let route = &sandbox.route;
+        // Where there never was a choice, what the one backend said is the answer.
+        if route.offers.len() < 2 && !is_ours(&last) {
+            return last;
+        }
+        let mut told: Vec<String> = route.attempts.iter().map(Attempt::told).collect();
+        let refused = route.offers.iter().filter(|offer| !offer.accepted);
+        told.extend(refused.map(|offer| format!("{}: {}", offer.name(), offer.reason)));
+        let past = self.past(&sandbox.profile).await;
+        let ends = route.offers.iter().filter(|offer| offer.accepted).filter_map(|offer| {
+            Health::of(past.breakers(&offer.backend()), self.now()).and_then(|health| health.breaker.until)
+        });
+        let again = rest(ends, self.now()).or(last.retry_after());
+        let message = format!("no backend is left for {} ({})", sandbox.profile, told.join("; "));
+        let hint = last.hint().unwrap_or("`sandboxer route explain` shows who is left alone until when");
+        let mut error = Error::new(ErrorKind::NoBackend, message)
+            .with_hint(hint)
+            .with_context(OFFERS, offers_text(route))
+            .with_context("attempts", serde_json::to_string(&route.attempts).unwrap_or_default());
+        if let Some(again) = again {
+            error = error.with_retry_after(again);
+        }
+        // Whether anything can have been made is as it was with the last one.
+        if last.had_no_effect() {
+            error = error.without_effect();
+        }
+        error.with_source(last)
     }
 
     /// What a failure says about a backend and its host. Limits of ours say nothing.
@@ -124,13 +160,21 @@ impl Engine {
     /// The row names the next offer that can be paid for. Nothing exists on the old backend.
     async fn move_on(&self, stored: &mut Stored, error: Error) -> Result<()> {
         loop {
-            let Some(next) = stored.record.sandbox.route.untried().cloned() else { return Err(error) };
+            let Some(next) = stored.record.sandbox.route.untried().cloned() else {
+                return Err(Box::pin(self.none_left(stored, error)).await);
+            };
             let mut record = stored.record.clone();
             let attempt = record.sandbox.route.attempts.last().cloned();
             record.sandbox.extension = next.extension.clone();
             record.sandbox.host = next.host.clone();
             record.sandbox.route.hedge = None;
-            let about = json!({ "failed": attempt, "extension": next.extension, "host": next.host });
+            let about = json!({
+                "failed": attempt,
+                "from": attempt.as_ref().map(|past| past.extension.as_str()),
+                "why": attempt.as_ref().map(|past| past.reason.as_str()),
+                "extension": next.extension,
+                "host": next.host,
+            });
             let moved = async {
                 let money = self.rebill(&mut record).await?;
                 let mut facts = vec![NewEvent::fact("sandbox.rerouted", self.now(), about)];
@@ -234,11 +278,12 @@ pub(crate) fn attempt(backend: &Backend, error: &Error, took: Duration) -> Attem
         reason: error.chain().join(": "),
         class: error.class(),
         duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        outcome: AttemptOutcome::Failed,
     }
 }
 
 /// We could not pay for it; that is not its fault.
-fn attempt_of_refusal(backend: &Backend, refusal: &Error) -> Attempt {
+pub(crate) fn attempt_of_refusal(backend: &Backend, refusal: &Error) -> Attempt {
     Attempt { class: None, ..attempt(backend, refusal, Duration::ZERO) }
 }
 

@@ -10,15 +10,20 @@ use sandboxer_core::placement::{Considered, Wish, offers};
 use sandboxer_core::profile::Profile;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{
-    Candidate, Known, Offer, Price, Route, RouteDecision, candidates, decide, unmet,
+    Candidate, Known, Offer, OfferQuote, Price, Route, RouteDecision, candidates, decide, unmet,
 };
 use sandboxer_core::sandbox::Quote;
 use sandboxer_core::spec::SandboxSpec;
-use sandboxer_core::{Dur, Result};
+use sandboxer_core::suggest::did_you_mean;
+use sandboxer_core::tariff::{ProviderKey, Terms};
+use sandboxer_core::{Dur, Error, ErrorKind, Result};
 
 use crate::Engine;
 use crate::hosts::absent;
 use crate::placement::Scene;
+
+/// How core says it.
+const ABSENT: &str = "this extension is not installed";
 
 /// The decision, and the whole quote of the offer that comes first.
 pub(crate) struct Decided {
@@ -80,10 +85,9 @@ impl Engine {
         for offer in offers(&considered, &scene.hosts, &wish) {
             let one = asked.iter().find(|one| one.id == offer.extension);
             let price = match self.price(scene, &offer, spec, ttl) {
-                Ok(quote) => {
-                    let short = Price::Quoted((&quote).into());
+                Ok((quote, short)) => {
                     quotes.push((offer.extension.clone(), offer.host.clone(), quote));
-                    short
+                    Price::Quoted(short)
                 }
                 Err(error) => Price::Unknown(error.to_string()),
             };
@@ -98,7 +102,9 @@ impl Engine {
                 offer,
             });
         }
-        let route = decide(&route, all, now, dice());
+        let mut decision = decide(&route, all, now, dice());
+        self.tell_absent(&route, &mut decision);
+        let route = decision;
         let quote = route.chosen().and_then(|chosen| {
             let is_chosen = |(extension, host, _): &(String, String, Quote)| {
                 *extension == chosen.extension && *host == chosen.host
@@ -120,9 +126,67 @@ impl Engine {
         Asked { id, capability, unmet, location }
     }
 
-    fn price(&self, scene: &Scene, offer: &Offer, spec: &SandboxSpec, ttl: Dur) -> Result<Quote> {
+    /// The quote, and its short form, which also knows what a key of the workspace's own pays elsewhere.
+    fn price(
+        &self,
+        scene: &Scene,
+        offer: &Offer,
+        spec: &SandboxSpec,
+        ttl: Dur,
+    ) -> Result<(Quote, OfferQuote)> {
         let tariff = self.tariff(&offer.extension, &offer.host, &spec.resources)?;
-        tariff.quote(ttl, scene.terms.get(&offer.extension).copied().unwrap_or_default())
+        let terms = scene.terms.get(&offer.extension).copied().unwrap_or_default();
+        let quote = tariff.quote(ttl, terms)?;
+        let hourly = match terms.provider_key {
+            ProviderKey::Platform => quote.per_hour,
+            ProviderKey::Own => {
+                tariff.quote(ttl, Terms { provider_key: ProviderKey::Platform, ..terms })?.per_hour
+            }
+        };
+        let short = OfferQuote::new(&quote, hourly);
+        Ok((quote, short))
+    }
+
+    /// A request says what it means now: an extension that is not here is a slip of the hand.
+    pub(crate) fn check_named(&self, request: &CreateRequest) -> Result<()> {
+        for (key, id) in request.route.iter().flat_map(|route| route.extensions()) {
+            self.inner.registry.get(id).map_err(|error| {
+                let hint = error.hint().unwrap_or_default().to_owned();
+                Error::new(ErrorKind::InvalidInput, format!("`route.{key}`: {error}")).with_hint(hint)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Profiles and the configuration may name extensions that are not here; whoever reads the offers learns it.
+    fn tell_absent(&self, route: &Route, decision: &mut RouteDecision) {
+        let registry = &self.inner.registry;
+        if route.asked.is_none() {
+            let lists = [
+                ("order", &route.order),
+                ("only", route.only.as_ref().unwrap_or(&route.order)),
+                ("ignore", &route.ignore),
+            ];
+            let listed = lists.into_iter().flat_map(|(key, ids)| ids.iter().map(move |id| (key, id)));
+            for (key, id) in listed.chain(route.weights.keys().map(|id| ("weights", id))) {
+                let is_told = decision.offers.iter().any(|offer| offer.extension == *id);
+                if is_told || registry.get(id).is_ok() {
+                    continue;
+                }
+                decision.offers.push(Offer {
+                    extension: id.clone(),
+                    host: LOCAL.to_owned(),
+                    reason: format!("`route.{key}` names it, and {ABSENT}"),
+                    ..Offer::default()
+                });
+            }
+        }
+        for offer in decision.offers.iter_mut().filter(|offer| offer.reason.ends_with(ABSENT)) {
+            if let Some(meant) = did_you_mean(&offer.extension, registry.ids()) {
+                offer.reason.push_str("; ");
+                offer.reason.push_str(&meant);
+            }
+        }
     }
 
     /// Where it would run: a host says so itself, a service elsewhere as its extension or the operator says.

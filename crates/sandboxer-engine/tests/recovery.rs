@@ -139,3 +139,18 @@ async fn an_exec_in_a_dead_sandbox_tells_what_became_of_it() {
     assert!(error.to_string().contains("lost"), "{error}");
     assert_eq!(workshop.engine.get(&me(), id).await.unwrap().state, State::Destroyed);
 }
+
+/// One wait for a backend that hangs, whatever it has: neither a listing nor the start of a server waits for each.
+#[tokio::test]
+async fn a_backend_that_hangs_holds_up_a_look_once() {
+    let workshop = Workshop::new().await.unwrap();
+    for _ in 0..5 {
+        workshop.engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await.unwrap();
+    }
+    workshop.extension.script(|script| script.status_takes = std::time::Duration::from_secs(86_400));
+    let begin = tokio::time::Instant::now();
+    let report = workshop.engine.reconcile().await.unwrap();
+    assert_eq!(report.problems.len(), 5, "{report:?}");
+    assert!(report.lost.is_empty(), "silence is no loss");
+    assert!(begin.elapsed() < std::time::Duration::from_secs(10), "{:?}", begin.elapsed());
+}

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use sandboxer_core::{Error, ErrorKind, Result as CoreResult};
 use serde::Serialize;
+use serde_json::Value;
 
 pub(crate) type ApiResult<T = Response> = Result<T, ApiError>;
 
@@ -35,7 +36,9 @@ pub(crate) struct ApiError {
 
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        Self { error, edge: None, retry_after: None, had_effect: false }
+        // A backend's own word, or the end of the rest that it is given.
+        let retry_after = error.retry_after().map(|span| span.as_millis().div_ceil(1_000).max(1));
+        Self { error, edge: None, retry_after, had_effect: false }
     }
 }
 
@@ -96,7 +99,7 @@ impl ApiError {
                 code: self.code().to_owned(),
                 message: self.error.chain().join(": "),
                 hint: self.error.hint().map(str::to_owned),
-                details: self.error.context().iter().map(|(key, value)| (*key, value.clone())).collect(),
+                details: self.error.context().iter().map(|(key, value)| (*key, detail(key, value))).collect(),
                 request_id: request_id.to_owned(),
             },
         }
@@ -112,8 +115,10 @@ impl ApiError {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sandboxer\""));
         }
-        let retry =
-            self.retry_after.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(DEFAULT_RETRY_AFTER));
+        // What somebody behind us asked for, in whole seconds and never less.
+        let own = self.error.retry_after().map(|span| span.as_millis().div_ceil(1_000).max(1));
+        let default = (status == StatusCode::TOO_MANY_REQUESTS).then_some(DEFAULT_RETRY_AFTER);
+        let retry = self.retry_after.or(own).or(default);
         if let Some(seconds) = retry {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -128,6 +133,12 @@ impl IntoResponse for ApiError {
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// What is a document inside is one outside.
+fn detail(key: &str, text: &str) -> Value {
+    let document = matches!(key, "offers" | "attempts").then(|| serde_json::from_str(text).ok()).flatten();
+    document.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// The one form of every error.
@@ -152,7 +163,9 @@ pub struct ErrorBody {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    pub details: BTreeMap<&'static str, String>,
+    /// Words, and with `no_backend` the `offers` as `POST /v1/route` gives them.
+    #[schema(value_type = Object)]
+    pub details: BTreeMap<&'static str, Value>,
     /// The `X-Request-Id` of the answer, for the logs.
     pub request_id: String,
 }
@@ -171,4 +184,30 @@ pub(crate) fn json_text(status: StatusCode, body: String) -> Response {
 
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> ApiResult {
     Ok(json_text(status, to_json(value)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandboxer_core::Dur;
+
+    use super::*;
+
+    fn retry_after(error: impl Into<ApiError>) -> Option<String> {
+        let mut response = Response::default();
+        error.into().write_into(&mut response, "r");
+        response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn what_a_backend_asks_for_is_passed_on() {
+        let busy = || Error::new(ErrorKind::RateLimited, "busy");
+        assert_eq!(retry_after(busy()).as_deref(), Some("1"));
+        assert_eq!(retry_after(busy().with_retry_after(Dur::from_secs(7))).as_deref(), Some("7"));
+        assert_eq!(retry_after(busy().with_retry_after(Dur::from_millis(6_001))).as_deref(), Some("7"));
+        let none = Error::new(ErrorKind::NoBackend, "nobody");
+        assert_eq!(retry_after(none.clone()), None);
+        assert_eq!(retry_after(none.with_retry_after(Dur::from_secs(30))).as_deref(), Some("30"));
+        let ours = ApiError::from(busy().with_retry_after(Dur::from_secs(7))).retry_after(3);
+        assert_eq!(retry_after(ours).as_deref(), Some("3"));
+    }
 }

@@ -107,7 +107,11 @@ impl Metrics {
             let count = living.iter().filter(|stored| stored.record.state() == state).count();
             self.sandboxes.with_label_values(&[state.as_str()]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
-        for stats in engine.sink_stats().await? {
+        let sinks = engine.sink_stats().await?;
+        // A sink that is no more leaves no number behind.
+        self.outbox.reset();
+        self.dead.reset();
+        for stats in sinks {
             let sink = [stats.sink.as_str()];
             self.outbox.with_label_values(&sink).set(i64::try_from(stats.pending).unwrap_or(i64::MAX));
             self.dead.with_label_values(&sink).set(i64::try_from(stats.dead).unwrap_or(i64::MAX));

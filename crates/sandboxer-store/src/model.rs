@@ -137,6 +137,8 @@ pub struct OutboxStats {
     pub pending: u64,
     pub oldest: Option<Timestamp>,
     pub last_error: Option<String>,
+    /// When the next try is due.
+    pub next_at: Option<Timestamp>,
 }
 
 /// What the store says to an idempotent request other than a create.

@@ -44,13 +44,16 @@ impl std::str::FromStr for EventPattern {
             !word.is_empty()
                 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
         };
+        let whole = text;
+        // As types are written in events.
+        let text = text.strip_prefix(TYPE_PREFIX).unwrap_or(text);
         let named = text.strip_suffix(".*").unwrap_or(text);
         if text.len() <= LONGEST_PATTERN && (text == "*" || named.split('.').all(word)) {
             return Ok(Self(text.to_owned()));
         }
         Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("`{}` does not say which events", sandboxer_core::suggest::printable(text)),
+            format!("`{}` does not say which events", sandboxer_core::suggest::printable(whole)),
         )
         .with_hint(
             "write `*`, a group such as `sandbox.*` or `meter.*`, or one type such as `sandbox.ready`",
@@ -190,6 +193,10 @@ pub trait Outgoing: Send + Sync {
     /// Gives up on a delivery: it becomes a dead letter, and the next of its sandbox is on.
     async fn outbox_bury(&self, id: i64, reason: &str, now: Timestamp) -> Result<()>;
 
+    /// Makes what waits for a sink due now, apart from what is on its way, and ends a pause that it asked for. Returns
+    /// how many.
+    async fn outbox_hurry(&self, sink: &str, now: Timestamp) -> Result<u64>;
+
     /// Whose claims there are.
     async fn outbox_claimers(&self) -> Result<Vec<String>>;
 
@@ -241,6 +248,8 @@ mod tests {
             assert!(pattern.matches(yes), "{text}");
             assert!(no.is_none_or(|no| !pattern.matches(no)), "{text}");
         }
+        assert_eq!(pattern("dev.sandboxer.sandbox.ready").unwrap().as_str(), "sandbox.ready");
+        assert_eq!(pattern("dev.sandboxer.*").unwrap().as_str(), "*");
         let long = "x".repeat(65);
         for text in [
             "",
@@ -251,6 +260,7 @@ mod tests {
             "sandbox*",
             ".",
             "a..b",
+            "dev.sandboxer.",
             "a.[b]",
             "a.?",
             "A.b",

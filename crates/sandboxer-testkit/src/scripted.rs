@@ -26,6 +26,8 @@ pub struct Script {
     pub probe_fails: bool,
     pub teardown_fails: bool,
     pub teardown_leaves: bool,
+    /// How long the backend takes to say how a sandbox is.
+    pub status_takes: Duration,
     pub exec_exit_code: i32,
     /// It can pause, snapshot, restore and fork.
     pub checkpoints: bool,
@@ -257,6 +259,10 @@ impl Extension for Scripted {
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
+        let takes = self.world().script.status_takes;
+        if takes > Duration::ZERO {
+            tokio::time::sleep(takes).await;
+        }
         let alive = self.world().living.contains(&handle.tag);
         Ok(BackendStatus { alive, usage: None, detail: serde_json::Value::Null })
     }

@@ -27,8 +27,8 @@ pub(crate) use manage::{
     GetArgs, InspectCommand, KeysCommand, ListArgs, ProfilesCommand, RecreateArgs, ServeArgs,
 };
 pub(crate) use money::{
-    BudgetCommand, CreditsAddArgs, CreditsAdjustArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs, ExportFormat,
-    MetersCommand, MetersListArgs, ProviderKeysCommand, ReconcileArgs,
+    BudgetCommand, CreditsAddArgs, CreditsAdjustArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs,
+    ExportFormat, MetersCommand, MetersListArgs, ProviderKeysCommand, ReconcileArgs,
 };
 pub(crate) use route::{EstimateArgs, RouteCommand, RouteExplainArgs};
 pub(crate) use sync::{PreferArg, SyncArgs};

@@ -43,6 +43,11 @@ pub(super) fn answer(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
         printer.line(&sandbox.sandbox_id.to_string())?;
     }
     show::warn_if_degraded(sandbox, printer);
+    let fell_back = !sandbox.reused && sandbox.route.fallbacks().next().is_some();
+    if let Some(tried) = show::tried(sandbox).filter(|_| fell_back && printer.talks()) {
+        let taken = format!("{} was taken after {}", sandbox.extension, tried.replace('\n', "; "));
+        printer.note(&human::inert(&taken));
+    }
     if sandbox.quote.amount > Money::ZERO && !printer.is_json() && !sandbox.reused {
         let (held, extension, ttl) = (sandbox.quote.amount, &sandbox.extension, human::dur(sandbox.ttl));
         printer.note(&format!(

@@ -95,23 +95,49 @@ async fn of_machine(settings: &Settings) -> Report {
         check.item.required = false;
         checks.push(check);
     }
-    for problem in engine.prices().problems().iter() {
-        let mut check = Check::failed("prices", "readable", problem);
-        check.item.required = false;
-        checks.push(check);
-    }
+    checks.extend(prices(&engine));
+    checks.extend(strangers(settings, &engine));
     let hubs = [
         ("state hub", STATE_HUB_SINK, &settings.state_hub_url),
         ("billing hub", FIN_HUB_SINK, &settings.fin_hub_url),
     ];
     for (name, sink, url) in hubs {
-        if let Some(url) = url {
-            checks.push(hub(&engine, name, sink, url).await);
+        match url {
+            Some(url) => checks.push(hub(&engine, name, sink, url).await),
+            None => checks.extend(unknown_hub(&engine, name, sink).await),
         }
     }
     let views = Embedded::new(engine, false).extensions().await.unwrap_or_default();
     let usable = add_extensions(&mut checks, views);
     Report { ok: usable && writable.is_ok() && store.is_ok(), checks }
+}
+
+/// What is wrong with price files, and which are for nobody here.
+fn prices(engine: &sandboxer_engine::Engine) -> Vec<Check> {
+    let problems = engine.prices().problems();
+    let failed = problems.iter().map(|problem| Check::failed("prices", "readable", problem));
+    let strangers = engine.prices().strangers(|id| engine.registry().ids().any(|known| known == id));
+    let noted = strangers.into_iter().map(|(file, id)| {
+        Check::fine("prices", "used", &format!("note: {file} is for {id}, which is not registered here"))
+    });
+    let mut checks: Vec<Check> = failed.chain(noted).collect();
+    for check in &mut checks {
+        check.item.required = false;
+    }
+    checks
+}
+
+/// Extensions that the configuration names and that are not here.
+fn strangers(settings: &Settings, engine: &sandboxer_engine::Engine) -> Vec<Check> {
+    let routed = settings.route.extensions().map(|(key, id)| (format!("route.{key}"), id));
+    let limited = settings.extension_limits.keys().map(|id| ("extensions".to_owned(), id.as_str()));
+    let absent = |(key, id): (String, &str)| {
+        let error = engine.registry().get(id).err()?;
+        let mut check = Check::failed("configuration", &key, &error);
+        check.item.required = false;
+        Some(check)
+    };
+    routed.chain(limited).filter_map(absent).collect()
 }
 
 /// How many events wait for the hub, and what it said last.
@@ -129,12 +155,31 @@ async fn hub(engine: &sandboxer_engine::Engine, name: &str, sink: &str, url: &st
     check
 }
 
+/// Others on this store deliver to a hub that this process does not know: what happens here is not told to it.
+async fn unknown_hub(engine: &sandboxer_engine::Engine, name: &str, sink: &str) -> Option<Check> {
+    let stats = engine.sink_stats().await.ok()?.into_iter().find(|stats| stats.sink == sink)?;
+    let detail = format!(
+        "{} events wait and {} were given up for a hub that this process does not know; it queues nothing for it",
+        stats.pending, stats.dead
+    );
+    let mut check = Check::fine(name, "known", &detail);
+    (check.item.ok, check.item.required) = (false, false);
+    let key = sink.replace('-', "_");
+    check.item.hint = Some(format!("set `{key}_url` in config.toml, so that every process here knows it"));
+    Some(check)
+}
+
 /// Whether any of them can be used.
 fn add_extensions(checks: &mut Vec<Check>, views: Vec<ExtensionView>) -> bool {
-    let usable = views.iter().any(|view| view.check.ok);
+    let usable = views.iter().any(|view| view.check.ok && view.price_problem.is_none());
     for view in views {
         let about = view.description.id;
         checks.extend(view.check.items.into_iter().map(|item| Check { about: about.clone(), item }));
+        if let Some(why) = view.price_problem {
+            let mut check = Check::fine(&about, "price", &why);
+            check.item.ok = false;
+            checks.push(check);
+        }
     }
     usable
 }

@@ -38,7 +38,7 @@ fn list(items: Vec<ExtensionView>, printer: &Printer) -> Outcome {
     let mut rows = Rows::new(["EXTENSION", "USABLE", "ISOLATION", "PRICING", "SUMMARY"]);
     for view in items {
         let about = view.description;
-        let usable = if view.check.ok { "yes" } else { "no" };
+        let usable = if view.check.ok && view.price_problem.is_none() { "yes" } else { "no" };
         rows.row([
             about.id,
             usable.into(),
@@ -62,7 +62,14 @@ fn show(view: &ExtensionView, printer: &Printer) -> Outcome {
     fields
         .add("extension", &*about.id)
         .add("summary", &*about.summary)
-        .add("usable", if view.check.ok { "yes" } else { "no; see `sandboxer extensions check`" })
+        .add(
+            "usable",
+            match (view.check.ok, &view.price_problem) {
+                (true, None) => "yes",
+                (true, Some(_)) => "no, without a price",
+                (false, _) => "no; see `sandboxer extensions check`",
+            },
+        )
         .add("isolation", about.capability.isolation.to_string())
         .add("pricing", &*about.pricing);
     price(view, &mut fields);
@@ -98,7 +105,8 @@ fn price(view: &ExtensionView, fields: &mut Fields) {
         let name = rate.meter.as_str();
         format!("{name}{model}: {} for a {unit}{free}, {span}, {charged}{paused}", rate.amount)
     };
-    let rates: Vec<String> = card.rates.iter().map(rate).collect();
+    let bundled = card.bundled.iter().map(|meter| format!("{}: comes with the rest", meter.as_str()));
+    let rates: Vec<String> = card.rates.iter().map(rate).chain(bundled).collect();
     fields.add("price", if rates.is_empty() { "nothing".to_owned() } else { rates.join("\n") });
     if card.minimum > Money::ZERO {
         fields.add("at least", card.minimum.to_string());

@@ -37,6 +37,7 @@ mod webhooks;
 use crate::args::{Cli, Command};
 use crate::compose::{self, Settings};
 use crate::printer::Printer;
+use crate::signals::Signals;
 use crate::status::Outcome;
 use crate::{deliver, logging};
 
@@ -96,7 +97,14 @@ pub(crate) async fn run(cli: Cli, printer: &Printer) -> Outcome {
             unreachable!("answered above")
         }
     };
-    api.finish().await;
+    // Whoever has the answer may go at once.
+    match Signals::new() {
+        Ok(mut signals) => tokio::select! {
+            () = api.finish() => {}
+            _ = signals.next() => return outcome,
+        },
+        Err(_) => api.finish().await,
+    }
     if api.owes_delivery().await {
         deliver::start(&settings);
     }

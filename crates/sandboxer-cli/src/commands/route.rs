@@ -1,9 +1,10 @@
 //! `route explain`, and how a route is shown by `create --dry-run` and `estimate`.
 
 use jiff::Timestamp;
-use sandboxer_core::ErrorKind;
+use sandboxer_core::host::LOCAL;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{BreakerState, Offer, OfferHealth, RouteDecision};
+use sandboxer_core::{ErrorKind, Money};
 
 use super::show;
 use crate::api::{Api, PlanView};
@@ -47,12 +48,30 @@ pub(super) fn print_plan(plan: &PlanView, printer: &Printer) -> Outcome {
         .add("ttl", human::dur(plan.ttl))
         .add("scope", plan.scope.as_str())
         .add("strategy", show::strategy(plan.route.strategy))
-        .maybe("hedge", plan.route.hedge_after.map(|after| format!("after {}", human::dur(after))))
+        .maybe("hedge", hedge(&plan.route))
         .maybe("quote", plan.extension.is_some().then(|| show::quote(&plan.quote, None)));
+    if plan.extension.is_some() {
+        show::upstream(&mut fields, &plan.quote);
+    }
     fields.print(printer)?;
     printer.line("")?;
     offers(&plan.route, printer)?;
     Ok(status)
+}
+
+/// `a second one on ext.b if the first is not ready after 2s`.
+fn hedge(route: &RouteDecision) -> Option<String> {
+    let (first, after) = (route.chosen()?, route.hedge_after?);
+    let second = route.untried_beside(&first.backend())?;
+    Some(format!("a second one on {} if the first is not ready after {}", second.name(), human::dur(after)))
+}
+
+/// What is charged here, and what a key of the workspace's own pays beside it.
+fn amount(here: Money, elsewhere: Option<Money>) -> String {
+    match elsewhere {
+        Some(elsewhere) => format!("{here} + {elsewhere} by own key"),
+        None => here.to_string(),
+    }
 }
 
 /// 7 where nothing fits.
@@ -81,10 +100,11 @@ pub(super) fn offers(route: &RouteDecision, printer: &Printer) -> Outcome<()> {
         rows.row([
             if offer.accepted { rank.to_string() } else { String::new() },
             offer.extension.clone(),
-            offer.host.clone(),
+            // A service elsewhere has no host of ours.
+            if offer.host == LOCAL && !offer.self_hosted { String::new() } else { offer.host.clone() },
             if offer.accepted { "accepted" } else { "refused" }.into(),
-            offer.quote.map(|quote| quote.per_hour.to_string()).unwrap_or_default(),
-            offer.quote.map(|quote| quote.amount.to_string()).unwrap_or_default(),
+            offer.quote.map(|quote| amount(quote.per_hour, quote.upstream_per_hour)).unwrap_or_default(),
+            offer.quote.map(|quote| amount(quote.amount, quote.upstream)).unwrap_or_default(),
             offer.latency.map(|latency| human::dur(latency.p50)).unwrap_or_default(),
             offer.latency.map(|latency| human::dur(latency.p95)).unwrap_or_default(),
             health(offer, now),
@@ -95,7 +115,10 @@ pub(super) fn offers(route: &RouteDecision, printer: &Printer) -> Outcome<()> {
 }
 
 fn health(offer: &Offer, now: Timestamp) -> String {
-    let Some(OfferHealth { state, class, until }) = &offer.health else { return "ok".into() };
+    let Some(OfferHealth { state, class, until }) = &offer.health else {
+        let is_absent = !offer.accepted && offer.reason.contains("this extension is not installed");
+        return if is_absent { String::new() } else { "ok".into() };
+    };
     match (state, until) {
         (BreakerState::Closed, _) => "ok".into(),
         (BreakerState::HalfOpen, _) => format!("{class}, may try"),

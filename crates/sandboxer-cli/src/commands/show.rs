@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use sandboxer_core::bill::Cost;
 use sandboxer_core::isolation::{IsolationReport, Outcome as ControlOutcome};
 use sandboxer_core::profile::Strategy;
+use sandboxer_core::route::{AttemptOutcome, Backend};
 use sandboxer_core::sandbox::{Quote, Sandbox};
 use sandboxer_core::tariff::{Item, ProviderKey};
 use sandboxer_core::{Dur, Money, State, exec::ExecInfo};
@@ -48,6 +49,7 @@ pub(super) fn sandbox(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
     if let Some(cost) = &sandbox.cost {
         fields.add("cost", charged(cost));
     }
+    fields.maybe("tried", tried(sandbox)).maybe("hedged", hedged(sandbox));
     if let Some(failure) = &sandbox.failure {
         fields.toned("failure", format!("{} ({})", failure.message, failure.code), Tone::Bad);
         fields.maybe("hint", failure.hint.clone());
@@ -66,6 +68,25 @@ pub(super) fn sandbox(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
         items(&cost.items).print(printer)?;
     }
     controls(&sandbox.isolation, printer)
+}
+
+/// Every try that did not go as it should, one a line.
+pub(super) fn tried(sandbox: &Sandbox) -> Option<String> {
+    let told = sandbox.route.attempts.iter().map(|attempt| match attempt.outcome {
+        AttemptOutcome::Failed => attempt.told(),
+        AttemptOutcome::Adopted => format!("{}, late and taken over", attempt.told()),
+    });
+    let lines: Vec<String> = told.collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Which of two stayed, and whether the other is gone.
+fn hedged(sandbox: &Sandbox) -> Option<String> {
+    let hedged = sandbox.route.hedged.as_ref()?;
+    let second = Backend { extension: hedged.extension.clone(), host: hedged.host.clone() };
+    let (kept, other) = if hedged.won { (&second, &hedged.beside) } else { (&hedged.beside, &second) };
+    let rest = if sandbox.route.hedge.is_some() { ", which is still to be removed" } else { "" };
+    Some(format!("{} was kept instead of {}{rest}", kept.name(), other.name()))
 }
 
 /// `0.05 USD (metered, held)`.

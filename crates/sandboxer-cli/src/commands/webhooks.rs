@@ -94,7 +94,9 @@ fn show(webhook: &WebhookView, printer: &Printer) -> Outcome<()> {
         .toned("state", state(webhook), if webhook.enabled { Tone::Good } else { Tone::Bad })
         .add("created", human::moment(webhook.created_at, now))
         .add("pending", webhook.pending.to_string())
-        .add("dead", webhook.dead.to_string());
+        .add("dead", webhook.dead.to_string())
+        .maybe("last error", webhook.last_error.clone())
+        .maybe("next try", webhook.next_try_at.map(|at| human::moment(at, now)));
     for (index, secret) in webhook.secrets.iter().enumerate() {
         let until = secret
             .expires_at

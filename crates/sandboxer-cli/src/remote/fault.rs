@@ -20,7 +20,7 @@ pub(super) struct ErrorBody {
     #[serde(default)]
     hint: Option<String>,
     #[serde(default)]
-    details: std::collections::BTreeMap<String, String>,
+    details: std::collections::BTreeMap<String, serde_json::Value>,
     #[serde(default)]
     request_id: Option<String>,
 }
@@ -31,7 +31,7 @@ impl From<ErrorBody> for Error {
         let kind = ErrorKind::from_code(&body.code).unwrap_or(ErrorKind::Internal);
         let error = Error::new(kind, body.message).with_context("code", body.code);
         // Only what a command goes on with.
-        let error = match body.details.get("fingerprints") {
+        let error = match body.details.get("fingerprints").and_then(|text| text.as_str()) {
             Some(fingerprints) => error.with_context("fingerprints", fingerprints),
             None => error,
         };

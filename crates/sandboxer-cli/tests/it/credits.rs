@@ -106,12 +106,62 @@ fn amounts_that_cannot_be_are_usage_errors_that_say_why() {
     assert!(!home.state().exists(), "nothing was made");
     home.run(["credits", "add", "1", "--account", "world"]).exits(2).says("accounts are written");
     home.run(["credits", "limit", "org:acme", "--overdraft=-1"]).exits(2).says("is not a limit");
+    home.run(["credits", "limit", "org:acme", "--overdraft", "-1"]).exits(2).says("is not a limit");
+    home.run(["create", "--max-cost", "-1"]).exits(2).says("is not a limit");
+    home.run(["credits", "reconcile", "--extension", "ext.e2b", "--tolerance", "-1", "usage.csv"])
+        .exits(2)
+        .says("is not a limit");
+    home.run(["credits", "adjust", "0", "--account", "org:acme", "--memo", "x"]).exits(2).says("zero");
+    home.run(["credits", "adjust", "-1", "--account", "org:acme"]).exits(2).says("--memo");
+    home.run(["credits", "adjust", "-1", "--account", "org:acme", "--memo", "x"]).exits(3);
+    home.run(["credits", "history", "--account", "org:nobody"]).exits(3).says("was not opened yet");
+    home.run(["credits", "export", "--month", "2026-11", "--account", "org:nobody"]).exits(3);
     home.run(["credits", "show", "org:nobody"]).exits(3).says("was not opened yet");
     home.run(["credits", "history", "--from", "2026-02-01", "--until", "2026-01-01"])
         .exits(2)
         .says("nothing lies");
     home.run(["credits", "reconcile", "--extension", "ext.x", "usage.txt"]).exits(2).says(".csv");
     home.run(["credits", "reconcile", "--extension", "ext.x", "usage.csv"]).exits(3);
+    let pipe = home.path().join("pipe.csv");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    home.run(["credits", "reconcile", "--extension", "ext.e2b", "pipe.csv"]).exits(2).says("regular file");
+}
+
+fn put_right(home: &Home) {
+    home.run(["credits", "add", "10"]).ok();
+    let right = |amount: &str| {
+        home.run([
+            "credits",
+            "adjust",
+            amount,
+            "--account",
+            "workspace:default",
+            "--memo",
+            "twice",
+            "--id",
+            "r-1",
+            "--json",
+        ])
+    };
+    for _ in 0..2 {
+        assert_eq!(right("-7.5").json()["account"]["balance"], "2.50 USD");
+    }
+    right("-7").exits(4);
+    let told = home.run(["credits", "adjust", "-2.51", "--account", "workspace:default", "--memo", "x"]);
+    told.exits(6).says("2.50 USD to spend");
+    assert!(home.run(["credits", "history"]).ok().contains("adjustment"), "told as what it is");
+    home.run(["credits", "show"]).says("workspace:default/default pays for what you create");
+    let id = home.run(STUB).ok().trim().to_owned();
+    home.run(["extend-ttl", &id, "--duration", "40m"]).exits(0).says(" more are held, ");
+    let same = home.run(["extend-ttl", &id, "--duration", "1m"]).ok();
+    assert!(same.contains("as before"), "{same}");
+    home.run(["credits", "audit"]).exits(0);
+}
+
+#[test]
+fn a_mistake_is_put_right_and_a_longer_life_tells_its_price() {
+    put_right(&Home::new());
+    put_right(&Home::served());
 }
 
 #[test]
@@ -149,6 +199,8 @@ fn own_key(home: &Home) {
     let quote = &estimate["quote"];
     assert_eq!((&quote["provider_key"], &quote["amount"]), (&"own".into(), &quote["fee"]), "{quote:#}");
     assert_eq!(nanos(&quote["fee"]), nanos(&quote["upstream"]) / 10);
+    let told = home.run(["estimate", "--profile", "profile.saas-stub", "--duration", "15m"]).ok();
+    assert!(told.contains("to the workspace; ") && told.contains(" fee is charged here"), "{told}");
     let remove =
         ["credits", "provider-keys", "remove", "--workspace", "default", "--extension", "ext.saas-stub"];
     home.run(remove).ok();

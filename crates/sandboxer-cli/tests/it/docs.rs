@@ -85,6 +85,7 @@ fn every_command_and_flag_is_documented() {
         &["estimate"],
         &["credits", "show"],
         &["credits", "add"],
+        &["credits", "adjust"],
         &["credits", "history"],
         &["credits", "export"],
         &["credits", "limit"],

@@ -85,6 +85,7 @@ fn tells(home: &Home) {
     home.run(["events", "dead"]).exits(0).says("nothing was given up");
     home.run(["events", "replay"]).exits(2);
     home.run(["events", "replay", "--sink", "nowhere", "--since", "2026-01-01"]).exits(3);
+    home.run(["events", "replay", "--sink", "nowhere"]).exits(3).says("there is no sink");
     home.run(["webhooks", "remove", &id]).ok();
     home.run(["webhooks", "get", &id]).exits(3);
 }
@@ -120,4 +121,38 @@ fn the_billing_hub_gets_meters_and_credits_and_nothing_else() {
     let kinds = receiver.kinds();
     assert!(kinds.iter().all(|kind| kind.contains(".meter.") || kind.contains(".credits.")), "{kinds:?}");
     assert!(kinds.iter().any(|kind| kind.contains(".meter.")), "{kinds:?}");
+}
+
+#[test]
+fn plain_http_to_a_public_address_and_unknown_events_are_refused() {
+    let home = Home::new().with("SANDBOXER_WEBHOOK_ALLOW_PRIVATE", "127.0.0.1");
+    home.run(["webhooks", "add", "http://1.1.1.1/"]).exits(5).says("https");
+    let add = |event: &str| home.run(["webhooks", "add", "https://1.1.1.1/", "--event", event]);
+    add("sandbx.*").exits(2).says("did you mean `sandbox.*`?");
+    add("sandbox.nope").exits(2).says("sandbox.ready");
+    home.run(["webhooks", "list"]).exits(0).says("no webhooks");
+    add("dev.sandboxer.sandbox.ready").exits(0);
+}
+
+#[test]
+fn a_hub_that_is_none_is_refused_by_every_command() {
+    for (name, url) in [("SANDBOXER_FIN_HUB_URL", "nonsense"), ("SANDBOXER_STATE_HUB_URL", "ftp://x/")] {
+        let home = Home::new().with(name, url);
+        home.run(["list"]).exits(2).says(name);
+        home.run(["create"]).exits(2).says(name);
+    }
+}
+
+#[test]
+fn the_doctor_tells_of_a_hub_that_this_process_does_not_know() {
+    // Nobody listens there.
+    let home = Home::new().with("SANDBOXER_STATE_HUB_URL", "http://127.0.0.1:9/");
+    let id = home.create();
+    home.run(["destroy", &id]).ok();
+    let home = home.with("SANDBOXER_STATE_HUB_URL", "");
+    let report = home.run(["doctor", "--json"]).json();
+    let checks = report["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["about"] == "state hub").unwrap();
+    assert!(check["ok"] == false && check["required"] == false, "{check}");
+    assert!(check["hint"].as_str().unwrap().contains("state_hub_url"), "{check}");
 }

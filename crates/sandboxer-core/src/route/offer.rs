@@ -140,7 +140,7 @@ pub struct RouteDecision {
     pub hedge: Option<Backend>,
     /// That two were started, and which of them stayed; kept when the other one is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hedged: Option<Hedged>,
+    pub hedged: Option<Box<Hedged>>,
 }
 
 /// The second sandbox that was started beside a slow first one.

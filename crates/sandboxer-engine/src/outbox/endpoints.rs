@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use jiff::Timestamp;
+use sandboxer_core::page::Limit;
 use sandboxer_core::{Dur, Error, ErrorKind, EventId, Result, WebhookId};
-use sandboxer_store::{Disabled, EventPattern, SecretRef, SinkStats, WebhookRecord};
+use sandboxer_store::{DeadLetterFilter, Disabled, EventPattern, SecretRef, SinkStats, WebhookRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::sign;
 use super::webhook::Webhook;
+use super::{kinds, sign};
 use crate::caller::Action;
 use crate::vault::Secret;
 use crate::{Caller, Engine};
@@ -62,6 +63,13 @@ pub struct WebhookView {
     pub pending: u64,
     /// Deliveries that were given up.
     pub dead: u64,
+    /// What the last try that failed was answered; absent when nothing waits or was given up, and in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// When the next try is due; absent when nothing waits, and in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_try_at: Option<Timestamp>,
 }
 
 /// How long a secret signs.
@@ -184,25 +192,29 @@ impl Engine {
         }
     }
 
-    /// Turns an endpoint on, or off with a reason. What waits for one that is turned off becomes dead letters.
+    /// Turns an endpoint on, or off with a reason. What waits for one that is turned on is due at once, also when it was
+    /// on before; what waits for one that is turned off becomes dead letters.
     pub async fn webhook_enable(&self, caller: &Caller, id: WebhookId, enabled: bool) -> Result<WebhookView> {
         caller.require(Action::ManageMoney)?;
         let mut record = self.webhook(id).await?;
-        if enabled && record.disabled.is_some() {
+        if enabled && record.disabled.is_none() {
+            self.inner.store.outbox_hurry(&id.to_string(), self.now()).await?;
+        } else if enabled {
             // Where it leads may have become forbidden.
             let targets = self.inner.post.targets();
             let url = targets.check_url(&record.url)?;
             targets.check_name(&url).await?;
             record.disabled = None;
             self.inner.store.webhook_update(&record).await?;
-        } else if !enabled {
+        } else {
             let disabled = Disabled { at: self.now(), reason: "it was disabled by hand".into() };
             self.inner.store.webhook_disable(id, &disabled).await?;
         }
         self.webhook_get(caller, id).await
     }
 
-    /// Sends a `webhook.test` event at once, also to one that is disabled, and tells what came back.
+    /// Sends a `webhook.test` event at once, also to one that is disabled, and tells what came back. One that says that it
+    /// is gone is disabled, as by any delivery.
     pub async fn webhook_test(&self, caller: &Caller, id: WebhookId) -> Result<WebhookAnswer> {
         caller.require(Action::ManageMoney)?;
         let record = self.webhook(id).await?;
@@ -224,7 +236,14 @@ impl Engine {
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (status, error) = match sent {
             Ok(status) => (Some(status), None),
-            Err(undelivered) => (undelivered.status, Some(undelivered.error.chain().join(": "))),
+            Err(undelivered) => {
+                let why = undelivered.error.chain().join(": ");
+                if undelivered.gone {
+                    let disabled = Disabled { at: self.now(), reason: why.clone() };
+                    self.inner.store.webhook_disable(id, &disabled).await?;
+                }
+                (undelivered.status, Some(why))
+            }
         };
         Ok(WebhookAnswer { delivered: error.is_none(), status, error, took_ms, event_id })
     }
@@ -254,7 +273,16 @@ impl Engine {
     }
 
     async fn view(&self, record: WebhookRecord) -> Result<WebhookView> {
-        Ok(view(record, &self.stats_by_sink().await?))
+        let mut view = view(record, &self.stats_by_sink().await?);
+        let sink = view.webhook_id.to_string();
+        let waiting = self.inner.store.outbox_stats(&sink).await?;
+        (view.last_error, view.next_try_at) = (waiting.last_error, waiting.next_at);
+        if view.last_error.is_none() && view.dead > 0 {
+            let filter = DeadLetterFilter { sink: Some(sink) };
+            let newest = self.inner.store.dead_letters(&filter, None, Limit::new(1)?).await?;
+            view.last_error = newest.items.into_iter().next().map(|letter| letter.reason);
+        }
+        Ok(view)
     }
 
     async fn stats_by_sink(&self) -> Result<HashMap<String, SinkStats>> {
@@ -271,6 +299,7 @@ fn check(new: &NewWebhook) -> Result<()> {
         )
         .with_hint("`*` means all of them"));
     }
+    new.events.iter().try_for_each(kinds::check)?;
     let printable = |text: &String| text.len() <= LONGEST_DESCRIPTION && !text.chars().any(char::is_control);
     if !new.description.as_ref().is_none_or(printable) {
         return Err(Error::new(
@@ -298,5 +327,7 @@ fn view(record: WebhookRecord, stats: &HashMap<String, SinkStats>) -> WebhookVie
             .collect(),
         pending: stats.map_or(0, |stats| stats.pending),
         dead: stats.map_or(0, |stats| stats.dead),
+        last_error: None,
+        next_try_at: None,
     }
 }

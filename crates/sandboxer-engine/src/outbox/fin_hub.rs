@@ -6,7 +6,7 @@ use sandboxer_core::env_vars::EnvVars;
 use sandboxer_core::event::Event;
 use sandboxer_store::Outlet;
 
-use super::hub::Hub;
+use super::hub::{self, Hub};
 use super::{Sink, Undelivered};
 
 /// The name under which deliveries to the hub are queued.
@@ -18,11 +18,18 @@ pub fn fin_hub_outlet() -> Outlet {
     Outlet { name: FIN_HUB_SINK.to_owned(), patterns }
 }
 
+const TITLE: &str = "billing hub";
+
 pub struct FinHub(Hub);
 
 impl FinHub {
     pub fn new(url: &str) -> Result<Self> {
-        Hub::new("billing hub", EnvVars::SANDBOXER_FIN_HUB_URL, url).map(Self)
+        Hub::new(TITLE, EnvVars::SANDBOXER_FIN_HUB_URL, url).map(Self)
+    }
+
+    /// Whether it can be made of this URL, without making it.
+    pub fn check(url: &str) -> Result<()> {
+        hub::check_url(TITLE, EnvVars::SANDBOXER_FIN_HUB_URL, url).map(drop)
     }
 }
 

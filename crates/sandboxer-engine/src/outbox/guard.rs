@@ -83,8 +83,13 @@ impl PrivateTargets {
         is_public(address) || self.all || self.networks.iter().any(|network| network.contains(address))
     }
 
-    fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
-        if self.allows(address) { Ok(()) } else { Err(Forbidden(address)) }
+    /// Without TLS only to where the owner of the network said so: on the way to a public address everybody reads along.
+    fn check(&self, address: IpAddr, plain: bool) -> Result<(), Forbidden> {
+        match (self.allows(address), plain && is_public(address)) {
+            (false, _) => Err(Forbidden::Private(address)),
+            (true, true) => Err(Forbidden::Plain(address)),
+            (true, false) => Ok(()),
+        }
     }
 
     /// An endpoint's URL, as far as can be told without asking for its name.
@@ -115,7 +120,7 @@ impl PrivateTargets {
             return Err(invalid("it names no host"));
         }
         if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
-            self.check(address).map_err(Error::from)?;
+            self.check(address, is_plain(&url)).map_err(Error::from)?;
         }
         Ok(url)
     }
@@ -131,23 +136,32 @@ impl PrivateTargets {
                 .with_source(source)
         })?;
         for address in found {
-            self.check(address.ip()).map_err(Error::from)?;
+            self.check(address.ip(), is_plain(url)).map_err(Error::from)?;
         }
         Ok(())
     }
 }
 
+/// Whether what is sent there can be read on the way.
+pub(super) fn is_plain(url: &Url) -> bool {
+    url.scheme() == "http"
+}
+
 /// Resolves names for connections and refuses those that lead to an address that is not allowed.
-pub(super) struct Guarded(pub(super) PrivateTargets);
+pub(super) struct Guarded {
+    pub(super) targets: PrivateTargets,
+    /// For connections without TLS.
+    pub(super) plain: bool,
+}
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        let targets = self.0.clone();
+        let (targets, plain) = (self.targets.clone(), self.plain);
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             // One bad address among good ones is a trap, not a choice.
             for address in &found {
-                targets.check(address.ip())?;
+                targets.check(address.ip(), plain)?;
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
@@ -156,11 +170,21 @@ impl Resolve for Guarded {
 
 /// An address that webhooks may not reach.
 #[derive(Debug)]
-struct Forbidden(IpAddr);
+enum Forbidden {
+    Private(IpAddr),
+    Plain(IpAddr),
+}
 
 impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is a private address, and webhooks may not go there", self.0)
+        match self {
+            Self::Private(address) => {
+                write!(f, "{address} is a private address, and webhooks may not go there")
+            }
+            Self::Plain(address) => {
+                write!(f, "{address} is a public address, and webhooks go there by https only")
+            }
+        }
     }
 }
 
@@ -168,7 +192,11 @@ impl std::error::Error for Forbidden {}
 
 impl From<Forbidden> for Error {
     fn from(forbidden: Forbidden) -> Self {
-        Self::new(ErrorKind::Refused, forbidden.to_string()).with_hint(HINT)
+        let hint = match forbidden {
+            Forbidden::Private(_) => HINT,
+            Forbidden::Plain(_) => "write `https://`; plain http is for private networks that were allowed",
+        };
+        Self::new(ErrorKind::Refused, forbidden.to_string()).with_hint(hint)
     }
 }
 

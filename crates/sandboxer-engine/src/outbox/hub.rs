@@ -18,17 +18,22 @@ pub(super) struct Hub {
     client: reqwest::Client,
 }
 
+/// A hub is named by whoever runs the server, so that it may be anywhere. Cheap: for everybody who only queues, too.
+pub(super) fn check_url(title: &str, variable: &str, url: &str) -> Result<reqwest::Url> {
+    let invalid = |why: String| {
+        Error::new(ErrorKind::InvalidInput, format!("the {title}'s URL cannot be used: {why}"))
+            .with_hint(format!("{variable} is an http:// or https:// URL that takes a POST"))
+    };
+    let url: reqwest::Url = url.parse().map_err(|error| invalid(format!("{error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid(format!("the scheme `{}` is not HTTP", url.scheme())));
+    }
+    Ok(url)
+}
+
 impl Hub {
-    /// A hub is named by whoever runs the server, so that it may be anywhere.
     pub(super) fn new(title: &'static str, variable: &str, url: &str) -> Result<Self> {
-        let invalid = |why: String| {
-            Error::new(ErrorKind::InvalidInput, format!("the {title}'s URL cannot be used: {why}"))
-                .with_hint(format!("{variable} is an http:// or https:// URL that takes a POST"))
-        };
-        let url: reqwest::Url = url.parse().map_err(|error| invalid(format!("{error}")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid(format!("the scheme `{}` is not HTTP", url.scheme())));
-        }
+        let url = check_url(title, variable, url)?;
         let client = http::build(http::client_builder().timeout(TIMEOUT))?;
         Ok(Self { title, url, client })
     }

@@ -11,7 +11,7 @@ use super::{FIN_HUB_SINK, STATE_HUB_SINK, fin_hub_outlet};
 use crate::caller::Action;
 use crate::{Caller, Engine};
 
-/// What is to be sent again: one dead letter, one event, or all events of a sink since a moment.
+/// What is to be sent again: one dead letter, one event, all dead letters of a sink, or all its events since a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayRequest {
@@ -21,7 +21,7 @@ pub struct ReplayRequest {
     /// An event, delivered or not; to every sink that wants it, or to the one in `sink`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
-    /// `state-hub`, `fin-hub` or a webhook's id.
+    /// `state-hub`, `fin-hub` or a webhook's id. Alone: all its dead letters, and what waits for it is due at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sink: Option<String>,
     /// With `sink`: every event since then, delivered or not.
@@ -43,13 +43,19 @@ impl Engine {
         self.inner.store.dead_letters(filter, cursor, limit).await
     }
 
-    /// What waits and what was given up, per sink.
+    /// What waits and what was given up, per sink. The hubs that this process knows are always there.
     pub async fn sink_stats(&self) -> Result<Vec<SinkStats>> {
-        self.inner.store.sink_stats().await
+        let mut stats = self.inner.store.sink_stats().await?;
+        for outlet in self.inner.store.standing_outlets() {
+            if !stats.iter().any(|known| known.sink == outlet.name) {
+                stats.push(SinkStats { sink: outlet.name, pending: 0, dead: 0 });
+            }
+        }
+        Ok(stats)
     }
 
-    /// Queues events again, each behind what is pending for its sandbox and under the id that it had. Returns how many
-    /// deliveries that makes; what is queued already is not queued twice.
+    /// Queues events again, each behind what is pending for its sandbox and under the id that it had. What is queued
+    /// already is not queued twice; for a sink that is named it is due at once. Returns how many deliveries become due.
     pub async fn replay_events(&self, caller: &Caller, request: &ReplayRequest) -> Result<u64> {
         caller.require(Action::ManageMoney)?;
         let now = self.now();
@@ -58,19 +64,26 @@ impl Engine {
                 self.replay_dead(*id, now).await
             }
             ReplayRequest { delivery_id: None, event_id: Some(event), sink, since: None } => {
-                let outlets = match sink {
-                    Some(sink) => vec![self.outlet(sink).await?],
-                    None => self.outlets().await?,
+                let Some(sink) = sink else {
+                    return self.inner.store.replay_event(*event, &self.outlets().await?, now).await;
                 };
-                self.inner.store.replay_event(*event, &outlets, now).await
+                let outlets = [self.outlet(sink).await?];
+                let queued = self.inner.store.replay_event(*event, &outlets, now).await?;
+                Ok(queued + self.inner.store.outbox_hurry(sink, now).await?)
             }
             ReplayRequest { delivery_id: None, event_id: None, sink: Some(sink), since: Some(since) } => {
                 let outlet = self.outlet(sink).await?;
-                self.inner.store.replay_since(&outlet, *since, now).await
+                let queued = self.inner.store.replay_since(&outlet, *since, now).await?;
+                Ok(queued + self.inner.store.outbox_hurry(sink, now).await?)
+            }
+            ReplayRequest { delivery_id: None, event_id: None, sink: Some(sink), since: None } => {
+                self.outlet(sink).await?;
+                let queued = self.replay_all_dead(sink, now).await?;
+                Ok(queued + self.inner.store.outbox_hurry(sink, now).await?)
             }
             _ => Err(Error::new(ErrorKind::InvalidInput, "it is not clear what is to be sent again")
                 .with_hint(
-                    "name one delivery, or one event with or without a sink, or a sink and since when",
+                    "name one delivery, or one event with or without a sink, or a sink with or without since when",
                 )),
         }
     }
@@ -83,6 +96,26 @@ impl Engine {
         let letter = self.inner.store.dead_letter(id).await?.ok_or_else(missing)?;
         self.outlet(&letter.sink).await?;
         if self.inner.store.replay_dead(id, now).await? { Ok(1) } else { Err(missing()) }
+    }
+
+    /// Everything that was given up for a sink, oldest first, as it was meant to arrive.
+    async fn replay_all_dead(&self, sink: &str, now: Timestamp) -> Result<u64> {
+        let filter = DeadLetterFilter { sink: Some(sink.to_owned()) };
+        let (mut numbers, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let page =
+                self.inner.store.dead_letters(&filter, cursor.as_deref(), Limit::new(Limit::MAX)?).await?;
+            numbers.extend(page.items.iter().map(|letter| letter.delivery_id));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let mut queued = 0;
+        for number in numbers.into_iter().rev() {
+            queued += u64::from(self.inner.store.replay_dead(number, now).await?);
+        }
+        Ok(queued)
     }
 
     /// Every sink that events of this store are queued for.

@@ -70,26 +70,29 @@ impl Engine {
 
     /// Webhooks come and go while we run, so who is due is asked anew each time. Each has a task of its own.
     async fn deliver_webhooks_until(&self, cancel: &CancellationToken) {
-        let mut tasks: JoinSet<(WebhookId, Option<Timestamp>)> = JoinSet::new();
-        // Who has a task now, and until when the others asked to be left alone.
+        let mut tasks: JoinSet<(WebhookId, u64, Option<Timestamp>)> = JoinSet::new();
+        // Who has a task now, and until when the others asked to be left alone, at which version.
         let mut busy: HashMap<WebhookId, tokio::task::AbortHandle> = HashMap::new();
-        let mut paused: HashMap<WebhookId, Timestamp> = HashMap::new();
+        let mut paused: HashMap<WebhookId, (u64, Timestamp)> = HashMap::new();
         loop {
             while let Some(ended) = tasks.try_join_next() {
-                if let Ok((id, Some(until))) = ended {
-                    paused.insert(id, until);
+                if let Ok((id, version, Some(until))) = ended {
+                    paused.insert(id, (version, until));
                 }
             }
             busy.retain(|_, task| !task.is_finished());
             let now = self.now();
-            paused.retain(|_, until| *until > now);
+            paused.retain(|_, (_, until)| *until > now);
             match self.inner.store.webhooks_due(now).await {
                 Ok(due) => {
                     for webhook in due {
-                        let id = webhook.id;
-                        if !busy.contains_key(&id) && !paused.contains_key(&id) {
+                        let (id, version) = (webhook.id, webhook.version);
+                        // Whoever changes an endpoint or wants it served now ends its pause.
+                        let paused = paused.get(&id).is_some_and(|(known, _)| *known == version);
+                        if !busy.contains_key(&id) && !paused {
                             let engine = self.clone();
-                            let task = tasks.spawn(async move { (id, engine.drain_webhook(id).await) });
+                            let task =
+                                tasks.spawn(async move { (id, version, engine.drain_webhook(id).await) });
                             busy.insert(id, task);
                         }
                     }

@@ -9,7 +9,7 @@ use sandboxer_core::event::Event;
 use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_store::{Outlet, WebhookRecord};
 
-use super::guard::{Guarded, PrivateTargets};
+use super::guard::{Guarded, PrivateTargets, is_plain};
 use super::schedule::{self, Schedule};
 use super::{Sink, Undelivered, post, sign};
 use crate::vault::Secret;
@@ -25,6 +25,8 @@ pub(crate) struct Post {
     targets: std::sync::OnceLock<PrivateTargets>,
     /// Made when it is first needed, since that takes its time.
     client: std::sync::OnceLock<reqwest::Client>,
+    /// The same for connections without TLS, which may go to fewer places.
+    plain: std::sync::OnceLock<reqwest::Client>,
 }
 
 impl Post {
@@ -32,17 +34,18 @@ impl Post {
         self.targets.get().cloned().unwrap_or_default()
     }
 
-    fn client(&self) -> Result<reqwest::Client> {
-        if let Some(client) = self.client.get() {
+    fn client(&self, plain: bool) -> Result<reqwest::Client> {
+        let place = if plain { &self.plain } else { &self.client };
+        if let Some(client) = place.get() {
             return Ok(client.clone());
         }
         let builder = http::client_builder()
             .no_proxy()
-            .dns_resolver(Arc::new(Guarded(self.targets())))
+            .dns_resolver(Arc::new(Guarded { targets: self.targets(), plain }))
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(TIMEOUT);
         let client = http::build(builder)?;
-        Ok(self.client.get_or_init(|| client).clone())
+        Ok(place.get_or_init(|| client).clone())
     }
 }
 
@@ -74,7 +77,7 @@ impl Webhook {
             .engine
             .inner
             .post
-            .client()?
+            .client(is_plain(&url))?
             .post(url)
             .header("content-type", "application/cloudevents+json")
             .header("webhook-id", id)

@@ -97,7 +97,7 @@ async fn when_all_fail_every_attempt_is_on_record() {
                 (Some(ErrorKind::Unreachable), Some(ErrorKind::Unreachable));
         });
     }
-    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::Unreachable);
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::NoBackend);
     let row = site.only_row().await;
     assert_eq!(row.state, State::Destroyed, "nothing was made anywhere, so nothing is left to clean");
     let tried: Vec<&str> = row.route.attempts.iter().map(|attempt| attempt.host.as_str()).collect();

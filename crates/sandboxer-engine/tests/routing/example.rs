@@ -6,7 +6,9 @@ use sandboxer_core::capability::Capability;
 use sandboxer_core::extension::Location;
 use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::profile::{Resources, Strategy};
-use sandboxer_core::route::{Bounds, Candidate, Digest, Offer, Price, Route, RouteDecision, Window, decide};
+use sandboxer_core::route::{
+    Bounds, Candidate, Digest, Offer, OfferQuote, Price, Route, RouteDecision, Window, decide,
+};
 use sandboxer_core::tariff::Terms;
 use sandboxer_engine::prices::Prices;
 
@@ -40,7 +42,7 @@ fn route(strategy: Strategy, bounds: Bounds) -> RouteDecision {
             },
             capability: Some(capability),
             location: Location::default(),
-            price: Price::Quoted((&quote).into()),
+            price: Price::Quoted(OfferQuote::new(&quote, quote.per_hour)),
             latency,
             breakers: &[],
             full: None,

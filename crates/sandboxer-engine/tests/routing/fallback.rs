@@ -1,6 +1,7 @@
 //! The next offer is taken only when nothing is left of the one before, and only when that one is to blame.
 
 use sandboxer_core::ledger::Kind;
+use sandboxer_core::route::AttemptOutcome;
 use sandboxer_core::{Class, Error, ErrorKind, Money, State};
 use sandboxer_store::Transfer;
 
@@ -25,7 +26,9 @@ async fn a_create_that_timed_out_and_lives_is_taken_over() {
     assert_eq!((sandbox.state, sandbox.extension.as_str()), (State::Ready, "ext.one"));
     assert_eq!(one.calls(), ["provision", "list", "provision"]);
     assert_eq!((one.living(), one.made(), two.living()), (1, 1, 0), "one sandbox, not two");
-    assert!(sandbox.route.attempts.is_empty(), "it kept its word after all");
+    let late = &sandbox.route.attempts[0];
+    assert_eq!((late.code.as_str(), late.outcome), ("timeout", AttemptOutcome::Adopted));
+    assert_eq!(sandbox.route.fallbacks().count(), 0, "it kept its word after all");
     assert!(site.story(&sandbox).await.contains(&"sandbox.adopted".to_owned()));
     site.engine.idle().await;
     assert_eq!(site.refusal("ext.one").await, None);
@@ -132,11 +135,58 @@ async fn a_dearer_offer_is_paid_for_before_it_is_asked() {
 #[tokio::test]
 async fn a_dearer_offer_that_cannot_be_paid_is_not_asked() {
     let (one, two, site) = burst(Some("0.01")).await;
-    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::NoSpace);
+    let error = site.create().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoBackend);
+    assert!(error.to_string().contains("ext.one: full (capacity); ext.two: "), "{error:?}");
     assert_eq!((one.living(), two.calls()), (0, Vec::<&str>::new()));
     let row = site.rows().await.remove(0);
     let tried: Vec<&str> = row.route.attempts.iter().map(|attempt| attempt.code.as_str()).collect();
     assert_eq!((row.state, tried), (State::Destroyed, vec!["no_space", "insufficient_credits"]));
     let account = site.store.account("org:default").await.unwrap().unwrap();
     assert_eq!(account.balance, "0.01".parse::<Money>().unwrap());
+}
+
+#[tokio::test]
+async fn when_everybody_failed_everybody_is_named() {
+    let (one, two, site) = two().await;
+    one.fails(Error::new(ErrorKind::NoSpace, "full"));
+    two.fails(Error::new(ErrorKind::BackendFailed, "500"));
+    let error = site.create().await.unwrap_err();
+    assert_eq!((error.kind(), error.kind().exit_code()), (ErrorKind::NoBackend, 7));
+    for told in ["profile.routed@1.0.0", "ext.one: full (capacity)", "ext.two: 500 (backend)"] {
+        assert!(error.to_string().contains(told), "{error:?}");
+    }
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "500", "the last one is its cause");
+    assert!(error.context().iter().any(|(key, text)| *key == "offers" && text.contains("ext.two")));
+    let row = site.rows().await.remove(0);
+    let failure = row.failure.unwrap();
+    assert_eq!((row.state, failure.code.as_str()), (State::Destroyed, "no_backend"));
+    assert!(failure.message.contains("ext.one: full (capacity)"), "{failure:?}");
+    // The next one is told the same before anything is tried, and when it is worth coming back.
+    one.fails(Error::new(ErrorKind::NoSpace, "full"));
+    let error = site
+        .create_with(|request| request.extension = Some("ext.one".into()))
+        .await
+        .expect_err("ext.one is left alone");
+    assert_eq!(error.kind(), ErrorKind::NoBackend, "{error:?}");
+    // The request's own fault keeps its name.
+    two.fails(Error::new(ErrorKind::SetupFailed, "no"));
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::SetupFailed);
+}
+
+#[tokio::test]
+async fn an_offer_that_cannot_be_paid_is_passed_over_for_a_cheaper_one() {
+    let (dear, free) = (Provider::metered("ext.dear"), Provider::new("ext.free"));
+    let mut plan = Blueprint::chain(&[&dear, &free]);
+    plan.profile.push_str("resources: {cpu: 1}\nttl: {default: 1h}\n");
+    plan.prices = vec![("ext.dear", "0.00001")];
+    let site = plan.build().await;
+    let sandbox = site.create().await.unwrap();
+    assert_eq!(sandbox.extension, "ext.free");
+    assert_eq!(sandbox.route.attempts[0].code, "insufficient_credits");
+    assert_eq!((sandbox.quote.amount, dear.calls()), (Money::ZERO, Vec::<&str>::new()));
+    let only = |request: &mut sandboxer_core::request::CreateRequest| {
+        request.extension = Some("ext.dear".into());
+    };
+    assert_eq!(site.create_with(only).await.unwrap_err().kind(), ErrorKind::InsufficientCredits);
 }

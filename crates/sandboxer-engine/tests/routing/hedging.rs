@@ -32,6 +32,7 @@ async fn the_second_one_wins_and_the_first_is_removed() {
     slow(&one, 600);
     let started = std::time::Instant::now();
     let sandbox = site.create().await.unwrap();
+    site.engine.noted().await;
     assert!(started.elapsed() < Duration::from_millis(550), "nobody waits for the slower one");
     assert_eq!((sandbox.state, sandbox.extension.as_str()), (State::Ready, "ext.two"));
     assert_eq!(sandbox.route.hedge.as_ref().unwrap().extension, "ext.one", "it is named until it is gone");
@@ -43,6 +44,9 @@ async fn the_second_one_wins_and_the_first_is_removed() {
     assert_eq!((one.made(), one.living(), two.living()), (1, 0, 1));
     let seen = site.engine.get(&me(), sandbox.sandbox_id).await.unwrap();
     assert_eq!((seen.state, seen.route.hedge), (State::Ready, None));
+    let hedged = seen.route.hedged.unwrap();
+    assert_eq!((hedged.extension.as_str(), hedged.won), ("ext.two", true), "it is known afterwards");
+    assert_eq!(hedged.beside.extension, "ext.one");
     site.destroy(&sandbox).await;
     assert_eq!((one.living(), two.living()), (0, 0));
 }
@@ -78,7 +82,7 @@ async fn one_that_fails_leaves_it_to_the_other() {
     assert_eq!((sandbox.extension.as_str(), sandbox.route.hedge), ("ext.one", None));
     assert_eq!(sandbox.route.attempts[0].extension, "ext.two");
     one.fails(broken());
-    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::BackendFailed);
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::NoBackend);
     site.engine.idle().await;
     assert_eq!((one.living(), two.living()), (1, 1), "nothing of the one that failed on both");
 }

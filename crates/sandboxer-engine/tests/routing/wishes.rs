@@ -94,3 +94,74 @@ async fn the_operator_has_a_word() {
     let error = site.create_with(|request| request.extension = Some("ext.one".into())).await.unwrap_err();
     assert!(error.to_string().contains("`route.ignore` names it"), "{error:?}");
 }
+
+#[tokio::test]
+async fn nobody_is_given_a_shared_sandbox_that_was_ruled_out() {
+    let site = market().await;
+    let share = |route: serde_json::Value| {
+        let site = &site;
+        async move {
+            let request = |request: &mut CreateRequest| {
+                request.scope = Some(sandboxer_core::profile::Scope::Shared);
+                request.route = wanted(route);
+            };
+            site.create_with(request).await.unwrap()
+        }
+    };
+    let transfer = sandboxer_store::Transfer {
+        id: "grant".into(),
+        kind: sandboxer_core::ledger::Kind::Credit,
+        from: "world".into(),
+        to: "org:default".into(),
+        amount: "5".parse().unwrap(),
+        memo: String::new(),
+        time: site.engine.now(),
+    };
+    site.store.transfer(&transfer).await.unwrap();
+    let own = share(json!({})).await;
+    assert_eq!((own.extension.as_str(), own.reused), ("ext.own", false));
+    for (route, extension) in [
+        (json!({ "only": ["ext.cheap"] }), "ext.cheap"),
+        (json!({ "ignore": ["ext.own", "ext.cheap"] }), "ext.dear"),
+        (json!({ "constraints": { "residency": ["us"] } }), "ext.dear"),
+        (
+            json!({ "only": ["ext.cheap", "ext.dear"], "constraints": { "max_cost_per_hour": "0.05" } }),
+            "ext.cheap",
+        ),
+    ] {
+        let other = share(route.clone()).await;
+        assert_eq!((other.extension.as_str(), other.reused), (extension, false), "{route}");
+        let drift = other.drift.unwrap();
+        assert_eq!((drift.previous, drift.changed), (own.sandbox_id, vec!["route".to_owned()]));
+        assert_eq!(share(route).await.sandbox_id, other.sandbox_id, "those who demand the same share it");
+    }
+    let ruled = json!({ "ignore": ["ext.cheap", "ext.own"] });
+    assert!(share(ruled).await.reused, "in whatever order it is said");
+    assert_eq!(share(json!({})).await.sandbox_id, own.sandbox_id);
+    assert!(share(json!({ "strategy": "lowest-cost" })).await.reused, "a preference rules nobody out");
+    // One that takes the place of another takes it for all who share it.
+    let again = site.engine.recreate(&me(), own.sandbox_id, Default::default()).await.unwrap().sandbox;
+    assert_eq!(share(json!({})).await.sandbox_id, again.sandbox_id);
+}
+
+#[tokio::test]
+async fn a_slip_of_the_hand_is_told() {
+    let site = market().await;
+    for key in ["only", "ignore", "order", "fallback"] {
+        let request = CreateRequest { route: wanted(json!({ key: ["ext.chaep"] })), ..request() };
+        let error = site.engine.plan(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error:?}");
+        assert!(error.to_string().contains(&format!("route.{key}")), "{error:?}");
+        assert_eq!(error.hint(), Some("did you mean `ext.cheap`?"));
+    }
+    // A profile may name what is not here; the offers say so.
+    let mut plan = Blueprint::of(&[&Provider::new("ext.one")]);
+    plan.profile = "route: {ignore: [ext.noe], order: [ext.elsewhere]}\n".into();
+    let site = plan.build().await;
+    assert_eq!(
+        site.refusal("ext.noe").await.unwrap(),
+        "`route.ignore` names it, and this extension is not installed; did you mean `ext.one`?"
+    );
+    assert_eq!(site.refusal("ext.elsewhere").await.unwrap(), "this extension is not installed");
+    assert_eq!(site.create().await.unwrap().extension, "ext.one");
+}

@@ -163,10 +163,10 @@ async fn one_that_is_gone_is_disabled_and_its_queue_can_be_sent_again() {
 async fn a_large_event_says_where_its_data_is() {
     let workshop = workshop().await;
     let receiver = Receiver::fine().await;
-    hook(&workshop.engine, &receiver.url, &["sandbox.large"]).await;
+    hook(&workshop.engine, &receiver.url, &["sandbox.progress"]).await;
     let id = sandbox(&workshop.engine).await;
     let data = serde_json::json!({"text": "x".repeat(50_000)});
-    let fact = sandboxer_core::event::NewEvent::fact("sandbox.large", jiff::Timestamp::UNIX_EPOCH, data);
+    let fact = sandboxer_core::event::NewEvent::fact("sandbox.progress", jiff::Timestamp::UNIX_EPOCH, data);
     workshop.store.facts(id, vec![fact]).await.unwrap();
     deliver(&workshop.engine).await;
     let request = receiver.requests().pop().unwrap();

@@ -154,3 +154,23 @@ async fn endpoints_and_what_they_name_are_bounded() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert_eq!(secrets_kept(&workshop), 64, "the secret of the one too many is gone");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_never_arrive_is_refused() {
+    let workshop = workshop().await;
+    let receiver = Receiver::fine().await;
+    for (events, hint) in [("sandbx.*", "`sandbox.*`?"), ("sandbox.nope", "sandbox.ready")] {
+        let wanted = wanted(&receiver.url, &["*", events]);
+        let error = workshop.engine.webhook_create(&admin(), wanted).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.hint().unwrap().contains(hint), "{error:?} {:?}", error.hint());
+    }
+    let plain = wanted("http://1.1.1.1/", &["*"]);
+    let error = workshop.engine.webhook_create(&admin(), plain).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert_eq!(secrets_kept_or_none(&workshop), 0);
+}
+
+fn secrets_kept_or_none(workshop: &sandboxer_testkit::Workshop) -> usize {
+    std::fs::read_dir(workshop.folder.path().join("secrets")).map_or(0, Iterator::count)
+}

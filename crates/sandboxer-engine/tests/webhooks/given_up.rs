@@ -94,17 +94,72 @@ async fn a_replay_that_is_not_clear_is_refused() {
     for request in [
         ReplayRequest::default(),
         ReplayRequest { since, ..Default::default() },
-        ReplayRequest { sink: Some("state-hub".into()), ..Default::default() },
         ReplayRequest { delivery_id: Some(1), since, ..Default::default() },
     ] {
         let error = workshop.engine.replay_events(&admin(), &request).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{request:?}");
     }
     for sink in ["nowhere", "whk_01jx0000000000000000000000"] {
-        let request = ReplayRequest { sink: Some(sink.into()), since, ..Default::default() };
-        let error = workshop.engine.replay_events(&admin(), &request).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound, "{sink}");
+        for since in [since, None] {
+            let request = ReplayRequest { sink: Some(sink.into()), since, ..Default::default() };
+            let error = workshop.engine.replay_events(&admin(), &request).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{sink}");
+        }
     }
     let hub = ReplayRequest { sink: Some("fin-hub".into()), since, ..Default::default() };
     assert_eq!(workshop.engine.replay_events(&admin(), &hub).await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_is_back_is_served_at_once() {
+    let workshop = workshop().await;
+    let engine = &workshop.engine;
+    let receiver = Receiver::start(|_, _| Answer::Status("503 Busy")).await;
+    let id = hook(engine, &receiver.url, &["sandbox.ready"]).await.webhook.webhook_id;
+    let mut taken = 0;
+    for by_replay in [false, true] {
+        receiver.be(|_, _| Answer::Status("503 Busy"));
+        sandbox(engine).await;
+        deliver(engine).await;
+        workshop.clock.advance(Dur::from_secs(10));
+        deliver(engine).await;
+        // The next try is minutes away.
+        let view = engine.webhook_get(&admin(), id).await.unwrap();
+        assert!(view.last_error.as_deref().is_some_and(|error| error.contains("503")), "{view:?}");
+        assert!(view.next_try_at.unwrap() > engine.now() + jiff::SignedDuration::from_secs(200), "{view:?}");
+        receiver.be(|_, _| Answer::Status("200 OK"));
+        deliver(engine).await;
+        assert_eq!(receiver.taken().len(), taken, "nothing is due yet");
+        if by_replay {
+            let request = ReplayRequest { sink: Some(id.to_string()), ..Default::default() };
+            assert_eq!(engine.replay_events(&admin(), &request).await.unwrap(), 1);
+        } else {
+            let view = engine.webhook_enable(&admin(), id, true).await.unwrap();
+            assert!(view.next_try_at.unwrap() <= engine.now(), "{view:?}");
+        }
+        deliver(engine).await;
+        taken += 1;
+        assert_eq!(receiver.taken().len(), taken);
+    }
+    let view = engine.webhook_get(&admin(), id).await.unwrap();
+    assert_eq!((view.pending, view.last_error, view.next_try_at), (0, None, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_that_is_answered_gone_disables_and_a_replay_by_sink_brings_the_dead() {
+    let workshop = workshop().await;
+    let engine = &workshop.engine;
+    let receiver = Receiver::start(|_, _| Answer::Status("410 Gone")).await;
+    let id = hook(engine, &receiver.url, &["sandbox.ready"]).await.webhook.webhook_id;
+    sandbox(engine).await;
+    assert_eq!(engine.webhook_test(&admin(), id).await.unwrap().status, Some(410));
+    let view = engine.webhook_get(&admin(), id).await.unwrap();
+    assert!(!view.enabled && view.dead == 1, "{view:?}");
+    assert!(view.last_error.unwrap().contains("410"));
+    receiver.be(|_, _| Answer::Status("200 OK"));
+    engine.webhook_enable(&admin(), id, true).await.unwrap();
+    let request = ReplayRequest { sink: Some(id.to_string()), ..Default::default() };
+    assert_eq!(engine.replay_events(&admin(), &request).await.unwrap(), 1);
+    deliver(engine).await;
+    assert_eq!((receiver.taken().len(), stats(&workshop, id).await.dead), (1, 0));
 }

@@ -39,6 +39,10 @@ async fn the_billing_hub_gets_meters_and_credits_in_order() {
     let requests = hub.requests();
     assert_eq!(requests[0].header("idempotency-key"), requests[0].event().id.to_string());
     assert_eq!(requests[0].body, requests[2].body, "the same until it is taken");
+    // Whoever watches the number sees that nothing waits any more.
+    let stats = workshop.engine.sink_stats().await.unwrap();
+    let of_hub: Vec<_> = stats.iter().filter(|stats| stats.sink == FIN_HUB_SINK).collect();
+    assert_eq!(of_hub.iter().map(|stats| (stats.pending, stats.dead)).collect::<Vec<_>>(), [(0, 0)]);
 }
 
 #[test]

@@ -34,6 +34,21 @@ async fn a_payment_is_made_once() {
     let other = json!({ "amount": "25.51", "account": "org:acme", "memo": "first" });
     let (status, told) = error(send("k1", &other).await.unwrap()).await;
     assert_eq!((status, told["code"].as_str()), (409, Some("idempotency_mismatch")));
+    // A key goes with the whole body, also where that has an id.
+    for body in [
+        json!({ "amount": "25.50", "account": "org:acme", "memo": "first", "id": "other" }),
+        json!({ "amount": "7", "account": "org:acme", "id": "k1" }),
+    ] {
+        let (status, told) = error(send("k1", &body).await.unwrap()).await;
+        assert_eq!((status, told["code"].as_str()), (409, Some("idempotency_mismatch")), "{body}");
+    }
+    let named = json!({ "amount": "1", "account": "org:named", "id": "n1" });
+    for _ in 0..2 {
+        let answer: Value = send("k2", &named).await.unwrap().json().await.unwrap();
+        assert_eq!(answer["account"]["balance"], "1.00 USD");
+    }
+    let named = json!({ "amount": "1", "account": "org:named", "id": "n2" });
+    assert_eq!(error(send("k2", &named).await.unwrap()).await.0, 409);
     // Without a key each is a payment of its own.
     add(&server, body.clone()).await;
     assert_eq!(add(&server, body).await["account"]["balance"], "76.50 USD");
@@ -64,6 +79,10 @@ async fn amounts_that_cannot_be_are_refused_with_the_reason() {
         json!({ "amount": "1", "account": "held:org:acme" }),
         json!({ "amount": "1", "account": "org:Acme" }),
         json!({ "amount": "1", "memo": "a\u{7}b" }),
+        json!({ "amount": "1", "memo": "paid \u{202e}ecnereffid" }),
+        json!({ "amount": "-1", "account": "org:acme", "kind": "adjustment" }),
+        json!({ "amount": "0", "account": "org:acme", "kind": "adjustment", "memo": "x" }),
+        json!({ "amount": "1", "kind": "hold" }),
         json!({ "amount": "1", "id": "a b" }),
         json!({ "amount": "1", "acount": "org:acme" }),
     ] {
@@ -74,6 +93,97 @@ async fn amounts_that_cannot_be_are_refused_with_the_reason() {
         );
     }
     assert_eq!(get(&server, "/v1/credits").await["accounts"], json!([]));
+}
+
+#[tokio::test]
+async fn a_mistake_is_put_right_and_never_below_the_limit() {
+    let server = Server::start().await;
+    let send = |body: Value| server.post("/v1/credits").json(&body).send();
+    let adjust = |amount: &str, id: &str| {
+        send(
+            json!({ "amount": amount, "account": "org:acme", "kind": "adjustment", "memo": "twice", "id": id }),
+        )
+    };
+    let (status, told) = error(adjust("-1", "a1").await.unwrap()).await;
+    assert_eq!((status, told["code"].as_str()), (404, Some("not_found")), "{told}");
+    add(&server, json!({ "amount": "10", "account": "org:acme", "id": "p1" })).await;
+    for _ in 0..2 {
+        let answer = adjust("-4", "a1").await.unwrap();
+        assert_eq!(answer.status(), 201);
+        let done: Value = answer.json().await.unwrap();
+        assert_eq!((&done["amount"], &done["account"]["balance"]), (&json!("-4.00 USD"), &json!("6.00 USD")));
+    }
+    assert_eq!(error(adjust("-5", "a1").await.unwrap()).await.0, 409);
+    let (status, told) = error(adjust("-6.01", "a2").await.unwrap()).await;
+    assert_eq!((status, told["code"].as_str()), (402, Some("insufficient_credits")), "{told}");
+    let limit = json!({ "account": "org:acme", "overdraft": "1" });
+    server.http.put(server.url("/v1/credits/limit")).json(&limit).send().await.unwrap();
+    assert_eq!(adjust("-6.01", "a2").await.unwrap().status(), 201);
+    assert_eq!(adjust("0.01", "a3").await.unwrap().status(), 201);
+    let entries = get(&server, "/v1/credits/entries?account=org:acme").await;
+    let kinds: Vec<&str> =
+        entries["items"].as_array().unwrap().iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["credit", "adjustment", "adjustment", "adjustment"]);
+    assert_eq!(get(&server, "/v1/credits/audit").await["ok"], true);
+    // Nobody can spend what is on the account of a key that is not there.
+    let nobody = format!("key:{}", sandboxer_core::KeyId::generate());
+    let (status, told) = error(send(json!({ "amount": "1", "account": nobody })).await.unwrap()).await;
+    assert_eq!((status, told["code"].as_str()), (404, Some("not_found")), "{told}");
+    for path in ["entries?account=org:acmee", "statement?month=2026-11&account=org:acmee"] {
+        let (status, told) = error(server.get(&format!("/v1/credits/{path}")).send().await.unwrap()).await;
+        assert_eq!((status, told["code"].as_str()), (404, Some("not_found")), "{path}: {told}");
+    }
+    let (_, told) = error(server.get("/v1/credits?account=fees").send().await.unwrap()).await;
+    assert!(!told.to_string().contains("credits add"), "nobody pays into it: {told}");
+}
+
+#[tokio::test]
+async fn an_agent_sees_who_pays_and_what_was_moved_for_it() {
+    let server = Server::start_priced().await;
+    let seat = |workspace: &str| Seat { organisation: "acme".into(), workspace: workspace.into() };
+    let (_, one) = server.key_in(Actor::Agt, seat("research")).await;
+    let (_, other) = server.key_in(Actor::Agt, seat("research")).await;
+    let create = |key: &str| {
+        let request = server.post("/v1/sandboxes").bearer_auth(key);
+        request.json(&json!({ "profile": "profile.test" })).send()
+    };
+    let (_, told) = error(create(&one).await.unwrap()).await;
+    assert!(told["hint"].as_str().unwrap().contains("ask an operator"), "{told}");
+    let (_, boss) = server.key_in(Actor::Adm, Seat::default()).await;
+    let body = json!({ "amount": "5", "account": "org:acme" });
+    let paid = server.post("/v1/credits").bearer_auth(&boss).json(&body).send().await.unwrap();
+    assert_eq!(paid.status(), 201);
+    let get = async |key: &str, path: &str| {
+        let answer = server.get(path).bearer_auth(key).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.json::<Value>().await.unwrap()
+    };
+    let credits = get(&one, "/v1/credits").await;
+    assert_eq!(
+        (&credits["pays"], &credits["accounts"][0]["account"]),
+        (&json!("org:acme"), &json!("org:acme"))
+    );
+    assert_eq!(credits["accounts"][0]["balance"], "5.00 USD");
+    let made: Value = create(&one).await.unwrap().json().await.unwrap();
+    let id = made["sandbox_id"].as_str().unwrap();
+    let ended = server.http.delete(server.url(&format!("/v1/sandboxes/{id}"))).bearer_auth(&one).send();
+    assert_eq!(ended.await.unwrap().status(), 200);
+    let shown = async |key: &str, path: &str| {
+        let page = get(key, path).await;
+        let lines = page["items"].as_array().unwrap().iter();
+        lines
+            .map(|one| format!("{} {}", one["kind"].as_str().unwrap(), one["account"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&one, "/v1/credits/entries").await, ["hold org:acme", "settlement org:acme"]);
+    assert!(shown(&other, "/v1/credits/entries").await.is_empty());
+    let of_sandbox = format!("/v1/credits/entries?sandbox={id}");
+    let all = ["hold org:acme", "hold held:org:acme", "settlement held:org:acme", "settlement org:acme"];
+    assert_eq!(shown(&one, &of_sandbox).await, all);
+    for path in [of_sandbox, format!("/v1/meters?sandbox={id}")] {
+        let (status, told) = error(server.get(&path).bearer_auth(&other).send().await.unwrap()).await;
+        assert_eq!((status, told["code"].as_str()), (404, Some("sandbox_not_found")), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -178,7 +288,13 @@ async fn agents_see_their_own_money_and_nobody_elses() {
     let statement = server.get("/v1/credits/statement?month=2026-11").bearer_auth(&one).send().await.unwrap();
     assert_eq!(error(statement).await.0, 403);
     let own = format!("/v1/credits/statement?month=2026-11&account=key:{one_id}");
-    assert_eq!(get(&one, &own).await["entries"], json!([]));
+    let missing = server.get(&own).bearer_auth(&one).send().await.unwrap();
+    let (status, told) = error(missing).await;
+    assert_eq!(status, 404, "{told}");
+    assert!(told["hint"].as_str().unwrap().contains("ask an operator"), "{told}");
+    let body = json!({ "amount": "2", "account": format!("key:{one_id}") });
+    server.post("/v1/credits").bearer_auth(&boss).json(&body).send().await.unwrap();
+    assert_eq!(get(&one, &own).await["entries"].as_array().unwrap().len(), 1);
     let keys = get(&boss, "/v1/keys").await;
     assert!(keys["items"].as_array().unwrap().iter().any(|key| key["workspace"] == "research"), "{keys}");
 }
@@ -248,6 +364,15 @@ async fn a_providers_export_beside_our_meters() {
     let list = json!([{ "tag": one, "seconds": 1, "cost": "0.01" }]).to_string();
     let report: Value = send("application/json", list, "").await.unwrap().json().await.unwrap();
     assert_eq!(report["differing"][0]["theirs"], "0.01 USD", "{report:#}");
+    let euros = format!("tag,seconds,cost,currency\n{one},1,0.01,EUR\n");
+    let report: Value = send("text/csv", euros, "").await.unwrap().json().await.unwrap();
+    assert!(report["malformed"][0]["problem"].as_str().unwrap().contains("EUR"), "{report:#}");
+    let csv = || "tag,seconds,cost\n".to_owned();
+    assert_eq!(error(send("text/csv", csv(), "&tolerance=-1").await.unwrap()).await.0, 400);
+    let unknown = server.post("/v1/credits/reconcile?extension=ext.typo").header("content-type", "text/csv");
+    assert_eq!(error(unknown.body(csv()).send().await.unwrap()).await.0, 404);
+    let priced = server.post("/v1/credits/reconcile?extension=ext.e2b").header("content-type", "text/csv");
+    assert_eq!(priced.body(csv()).send().await.unwrap().status(), 200);
     assert_eq!(send("text/plain", "x".into(), "").await.unwrap().status(), 415);
     assert_eq!(error(send("text/csv", "a,b\n".into(), "").await.unwrap()).await.0, 400);
     assert_eq!(error(send("text/csv", "x".repeat((8 << 20) + 1), "").await.unwrap()).await.0, 413);

@@ -88,8 +88,11 @@ async fn from_the_first_to_the_last() {
     assert_eq!(dead["items"], json!([]));
 
     assert_eq!(server.get(&one).send().await.unwrap().status(), 200);
+    let metrics = async || server.get("/metrics").send().await.unwrap().text().await.unwrap();
+    assert!(metrics().await.contains(&format!("sandboxer_outbox_pending{{sink=\"{id}\"}}")));
     assert_eq!(server.http.delete(server.url(&one)).send().await.unwrap().status(), 200);
     assert_eq!(error(server.get(&one).send().await.unwrap()).await.0, 404);
+    assert!(!metrics().await.contains(id), "what is gone leaves no number behind");
 }
 
 #[tokio::test]

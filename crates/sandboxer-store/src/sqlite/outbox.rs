@@ -138,6 +138,21 @@ pub(super) async fn release(connection: &mut SqliteConnection, owner: &str, now:
     Ok(done.rows_affected())
 }
 
+/// What waits for its next try is due now. Whoever leaves a webhook alone sees by its version that this is over.
+pub(super) async fn hurry(connection: &mut SqliteConnection, sink: &str, now: Timestamp) -> Attempt<u64> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let done = sqlx::query(
+        "UPDATE outbox SET next_at = ?1 WHERE sink = ?2 AND head = 1 AND next_at > ?1 AND claimed_by IS NULL",
+    )
+    .bind(micros(now))
+    .bind(sink)
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query("UPDATE webhooks SET version = version + 1 WHERE id = ?").bind(sink).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(done.rows_affected())
+}
+
 /// A text as it is kept.
 pub(super) fn shortened(error: &str) -> String {
     error.chars().take(LONGEST_ERROR).collect()
@@ -163,7 +178,8 @@ pub(super) async fn stats(connection: &mut SqliteConnection, sink: &str) -> Atte
         "SELECT (SELECT count(*) FROM outbox WHERE sink = ?1), \
                 (SELECT created_at FROM outbox WHERE sink = ?1 ORDER BY id LIMIT 1), \
                 (SELECT last_error FROM outbox WHERE sink = ?1 AND head = 1 AND last_error IS NOT NULL \
-                 ORDER BY next_at DESC LIMIT 1)",
+                 ORDER BY next_at DESC LIMIT 1), \
+                (SELECT min(next_at) FROM outbox WHERE sink = ?1 AND head = 1)",
     )
     .bind(sink)
     .fetch_one(connection)
@@ -172,5 +188,6 @@ pub(super) async fn stats(connection: &mut SqliteConnection, sink: &str) -> Atte
         pending: count(row.try_get(0)?)?,
         oldest: row.try_get::<Option<i64>, _>(1)?.map(moment).transpose()?,
         last_error: row.try_get(2)?,
+        next_at: row.try_get::<Option<i64>, _>(3)?.map(moment).transpose()?,
     })
 }

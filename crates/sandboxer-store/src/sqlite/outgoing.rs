@@ -51,6 +51,10 @@ impl Outgoing for SqliteStore {
         write!(self, "outbox_bury", c => dead::bury(c, id, reason, now))
     }
 
+    async fn outbox_hurry(&self, sink: &str, now: Timestamp) -> Result<u64> {
+        write!(self, "outbox_hurry", c => outbox::hurry(c, sink, now))
+    }
+
     async fn outbox_claimers(&self) -> Result<Vec<String>> {
         read!(self, "outbox_claimers", c => outbox::claimers(c))
     }

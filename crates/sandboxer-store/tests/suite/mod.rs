@@ -164,6 +164,8 @@ macro_rules! whole_suite {
                 what_cannot_be_moved_is_refused,
                 an_overdraft_can_be_lowered,
                 entries_are_filtered,
+                the_books_never_go_back,
+                entries_of_a_key_outlive_its_sandboxes,
                 own_keys_are_put_found_and_removed,
             }
             budgets {

@@ -102,12 +102,20 @@ pub(crate) async fn stats_tell_what_is_pending(place: &dyn Place) {
     let store = place.open().await;
     assert_eq!(store.outbox_stats(SINK).await.unwrap(), OutboxStats::default());
     put(&*store, record(), State::Provisioning).await;
-    let pending = OutboxStats { pending: 2, oldest: Some(at(0)), last_error: None };
+    let pending = OutboxStats { pending: 2, oldest: Some(at(0)), last_error: None, next_at: Some(at(0)) };
     assert_eq!(store.outbox_stats(SINK).await.unwrap(), pending);
     let first = claim(&*store, 0, 10).await;
     store.outbox_retry(first[0].id, at(20), &"é".repeat(5_000)).await.unwrap();
     let stats = store.outbox_stats(SINK).await.unwrap();
     assert!(stats.last_error.is_some_and(|text| text.starts_with("éé") && text.chars().count() <= 1_000));
+    assert_eq!(stats.next_at, Some(at(20)));
+    // Somebody wants it now, whatever was planned; what is on its way stays with whoever has it.
+    assert_eq!(store.outbox_hurry("nowhere", at(5)).await.unwrap(), 0);
+    assert_eq!(store.outbox_hurry(SINK, at(5)).await.unwrap(), 1);
+    assert_eq!(store.outbox_hurry(SINK, at(5)).await.unwrap(), 0);
+    assert_eq!(store.outbox_stats(SINK).await.unwrap().next_at, Some(at(5)));
+    assert_eq!(claim(&*store, 5, 10).await.len(), 1);
+    assert_eq!(store.outbox_hurry(SINK, at(6)).await.unwrap(), 0);
     store.outbox_done(first[0].id).await.unwrap();
     assert_eq!(store.outbox_stats(SINK).await.unwrap(), OutboxStats { pending: 1, ..pending });
 }

@@ -181,6 +181,57 @@ pub(crate) async fn entries_are_filtered(place: &dyn Place) {
     assert!(entries(&*store, &nothing).await.is_empty());
 }
 
+/// A clock that goes back leaves what was entered before as it was: order and time agree.
+pub(crate) async fn the_books_never_go_back(place: &dyn Place) {
+    let store = place.open().await;
+    let paid = |id: &str, seconds| Transfer { time: at(seconds), ..transfer(id, WORLD, ACCOUNT, "5") };
+    store.transfer(&paid("late", 1_000)).await.unwrap();
+    let early = store.transfer(&paid("early", 10)).await.unwrap();
+    assert!(early.iter().all(|entry| entry.time == at(1_000)), "{early:?}");
+    assert_eq!(place.open().await.transfer(&paid("early", 5_000)).await.unwrap(), early, "a repeat");
+    let one = start(&*store, record(), hold_at("1", at(20))).await.unwrap();
+    store.transfer(&paid("later", 2_000)).await.unwrap();
+    end(&*store, &one, settle_at("1", "0", at(30))).await.unwrap();
+    // Many that are written together.
+    let mut tasks = JoinSet::new();
+    for turn in 0..40_i64 {
+        let (store, one) = (Arc::clone(&store), paid(&format!("at once {turn}"), 3_000 - turn));
+        tasks.spawn(async move { store.transfer(&one).await.unwrap() });
+    }
+    tasks.join_all().await;
+    let all = entries(&*store, &EntryFilter::default()).await;
+    assert!(all.is_sorted_by_key(|entry| entry.time), "{all:#?}");
+    let early = EntryFilter { until: Some(at(1_000)), ..EntryFilter::default() };
+    assert!(entries(&*store, &early).await.is_empty(), "what is over stays as it was");
+    assert_sound(&*store).await;
+}
+
+pub(crate) async fn entries_of_a_key_outlive_its_sandboxes(place: &dyn Place) {
+    let store = place.open().await;
+    fund(&*store, "org:acme", "10").await;
+    fund(&*store, "key:key_06ftwfsxfr31q2gm8v2yzv9ynm", "3").await;
+    let of = |key: &str| {
+        let mut books = hold("1");
+        if let Some(hold) = &mut books.hold {
+            hold.payer.key = Some(key.into());
+        }
+        books
+    };
+    let one = start(&*store, record(), of("key_1")).await.unwrap();
+    start(&*store, record(), of("key_2")).await.unwrap();
+    end(&*store, &one, settle("0.25", "0")).await.unwrap();
+    let asked = |subject: &str| EntryFilter { subject: Some(subject.into()), ..EntryFilter::default() };
+    let told = entries(&*store, &asked("key:key_1")).await;
+    assert!(told.iter().all(|entry| entry.sandbox_id == Some(one.record.id())), "{told:#?}");
+    assert_eq!(told.len(), 5, "two of the hold and three of the settlement");
+    let of_org = EntryFilter { account: Some("org:acme".into()), ..asked("key:key_1") };
+    assert_eq!(entries(&*store, &of_org).await.len(), 2);
+    let other = EntryFilter { sandbox: Some(one.record.id()), ..asked("key:key_2") };
+    assert!(entries(&*store, &other).await.is_empty());
+    let own = entries(&*store, &asked("key:key_06ftwfsxfr31q2gm8v2yzv9ynm")).await;
+    assert_eq!(own.len(), 1, "what was paid into its own account");
+}
+
 pub(crate) async fn own_keys_are_put_found_and_removed(place: &dyn Place) {
     let store = place.open().await;
     let key = |extension: &str, fee| OwnKey {

@@ -67,6 +67,9 @@ impl AsyncRead for Checked {
     }
 }
 
+/// How long a command may take to end after its input broke off.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(15);
+
 /// Feeds the data to the command. An error of the data itself is an error here, after the command was ended.
 pub(super) async fn into(remote: &Remote, command: Command, mut data: BoxRead) -> Result<Output> {
     let session = remote.start(command.stdin(Stdin::Piped)).await?;
@@ -105,7 +108,11 @@ pub(super) async fn into(remote: &Remote, command: Command, mut data: BoxRead) -
         tokio::select! {
             done = &mut rest => break done,
             done = &mut feed, if fed.is_none() => {
-                done?;
+                if let Err(error) = done {
+                    // Its input has ended. What it still writes must not come after whoever cleans up.
+                    let _ = tokio::time::timeout(LAST_WORDS, &mut rest).await;
+                    return Err(error);
+                }
                 fed = Some(());
             }
         }

@@ -69,6 +69,7 @@ fn what_cannot_be_is_refused_with_a_way_out() {
     for (text, says, hint) in [
         ("laetncy=1s", "no word", "did you mean `latency`?"),
         ("kubernetes=1", "no word", "the words are"),
+        ("create=501", "no such value", "did you mean `500`?"),
         ("create=4299", "no such value", "did you mean `429`?"),
         ("create=timeout-afer", "no such value", "did you mean `timeout-after`?"),
         ("create=tomorrow", "no such value", "one of ok, timeout-after"),

@@ -118,7 +118,11 @@ fn one_of<T: Copy>(key: &str, value: &str, choices: &[(&'static str, T)]) -> Res
     }
     let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
     let error = wrong(key, value, "there is no such value");
-    Err(match did_you_mean(value, names.iter().copied()) {
+    // Of those equally near, the one that begins alike: `501` is rather `500` than `401`.
+    let alike = |name: &&str| name.bytes().zip(value.bytes()).take_while(|(a, b)| a == b).count();
+    let mut nearest = names.clone();
+    nearest.sort_by_key(|name| std::cmp::Reverse(alike(name)));
+    Err(match did_you_mean(value, nearest) {
         Some(hint) => error.with_hint(hint),
         None => error.with_hint(format!("it is one of {}", names.join(", "))),
     })

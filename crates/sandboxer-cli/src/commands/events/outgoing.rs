@@ -48,6 +48,9 @@ async fn replay(args: ReplayArgs, api: &dyn Api) -> Outcome<u64> {
     if since.is_some() {
         return Ok(api.replay(&ReplayRequest { sink, since, ..ReplayRequest::default() }).await?);
     }
+    if sink.is_some() && event.is_empty() {
+        return Ok(api.replay(&ReplayRequest { sink, ..ReplayRequest::default() }).await?);
+    }
     let mut requests = Vec::new();
     for id in &event {
         let event_id = Some(id.parse()?);
@@ -55,7 +58,7 @@ async fn replay(args: ReplayArgs, api: &dyn Api) -> Outcome<u64> {
     }
     let numbers = if event.is_empty() && delivery.is_empty() {
         // Oldest first, as they were meant to arrive.
-        let letters = collect(api, sink.as_deref(), None).await?;
+        let letters = collect(api, None, None).await?;
         letters.into_iter().rev().map(|letter| letter.delivery_id).collect()
     } else {
         delivery

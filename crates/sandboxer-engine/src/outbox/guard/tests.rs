@@ -135,9 +135,29 @@ fn a_url_is_refused_with_the_reason() {
 async fn a_name_that_leads_home_is_refused_at_creation_and_at_connection() {
     let url: Url = "https://localhost/hook".parse().unwrap();
     assert_eq!(none().check_name(&url).await.unwrap_err().kind(), ErrorKind::Refused);
-    let refused = Guarded(none()).resolve("localhost".parse().unwrap()).await.err().unwrap();
+    let refused = Guarded { targets: none(), plain: false }.resolve("localhost".parse().unwrap()).await.err().unwrap();
     assert!(refused.to_string().contains("private address"), "{refused}");
     let local: PrivateTargets = "127.0.0.0/8,::1".parse().unwrap();
     local.check_name(&url).await.unwrap();
-    assert!(Guarded(local).resolve("localhost".parse().unwrap()).await.is_ok());
+    for plain in [true, false] {
+        let guarded = Guarded { targets: local.clone(), plain };
+        assert!(guarded.resolve("localhost".parse().unwrap()).await.is_ok());
+    }
+}
+
+#[test]
+fn plain_http_never_goes_to_a_public_address() {
+    for text in ["127.0.0.1", "all", "0.0.0.0/0,::/0", "1.1.1.1"] {
+        let targets: PrivateTargets = text.parse().unwrap();
+        for url in ["http://1.1.1.1/", "http://[2606:4700::1111]/x", "http://[::ffff:1.1.1.1]/"] {
+            let error = targets.check_url(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Refused, "{text} {url}");
+            assert!(error.to_string().contains("https"), "{error}");
+        }
+        assert!(targets.check_url("https://1.1.1.1/").is_ok(), "{text}");
+        let (public, private) = ("1.1.1.1".parse().unwrap(), "127.0.0.1".parse().unwrap());
+        // A name is checked in the same way, on the addresses that it leads to.
+        assert!(targets.check(public, true).is_err() && targets.check(public, false).is_ok(), "{text}");
+        assert_eq!(targets.check(private, true).is_ok(), text != "1.1.1.1", "{text}");
+    }
 }

@@ -150,10 +150,10 @@ pub(super) fn count(app: &App, outcome: &Result<Created>) -> StatusCode {
 fn routed(outcome: &Result<Created>) -> Option<&'static str> {
     match outcome {
         Ok(created) if created.sandbox.reused => None,
-        Ok(created) if created.sandbox.route.attempts.is_empty() => Some("first_choice"),
+        Ok(created) if created.sandbox.route.fallbacks().next().is_none() => Some("first_choice"),
         Ok(_) => Some("fallback"),
         Err(error) => match error.kind() {
-            ErrorKind::NoBackend => Some("none_fits"),
+            ErrorKind::NoBackend if std::error::Error::source(error).is_none() => Some("none_fits"),
             ErrorKind::InsufficientCredits => Some("insufficient_credits"),
             _ if error.class().is_some() => Some("all_failed"),
             _ => None,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use sandboxer_core::ledger::{Budget, Period, parse_subject};
-use sandboxer_core::{Error, ErrorKind, Money};
+use sandboxer_core::{Actor, Error, ErrorKind, Money};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
@@ -24,7 +24,7 @@ pub(super) struct Standing {
 }
 
 /// Whether every budget has room for so much more.
-pub(super) fn check(budgets: &[Standing], more: i64) -> Attempt<()> {
+pub(super) fn check(budgets: &[Standing], actor: Actor, more: i64) -> Attempt<()> {
     let full = |budget: &&Standing| budget.used.checked_add(more).is_none_or(|sum| sum > budget.most);
     let Some(budget) = budgets.iter().find(full) else { return Ok(()) };
     let Standing { subject, period, most, used } = budget;
@@ -33,10 +33,14 @@ pub(super) fn check(budgets: &[Standing], more: i64) -> Attempt<()> {
         ErrorKind::InsufficientCredits,
         format!("the budget of {subject} for the {period} is {most}: {used} are used, and {more} more must be held"),
     )
-    .with_hint(format!(
-        "`sandboxer credits budget set {subject} --per {period} --limit AMOUNT` raises it; or wait {}",
-        days::next(*period)
-    ))
+    .with_hint(match actor {
+        Actor::Adm => format!(
+            "`sandboxer credits budget set {subject} --per {period} --limit AMOUNT` raises it; or wait {}",
+            days::next(*period)
+        ),
+        // Nobody else may.
+        Actor::Agt | Actor::Atm => format!("ask an operator to raise it, or wait {}", days::next(*period)),
+    })
     .with_context("budget", subject)
     .with_context("period", period.as_str())
     .with_context("limit", most.to_string())

@@ -162,7 +162,7 @@ pub(super) async fn hold(connection: &mut SqliteConnection, sandbox: SandboxId, 
     }
     let change = if more > 0 {
         known.check_account(&hold.payer, &held.account, more)?;
-        budgets::check(&known.budgets, more)?;
+        budgets::check(&known.budgets, hold.payer.actor, more)?;
         held.parts.add(days.day, more)?
     } else {
         held.parts.take(-more)?
