@@ -18,8 +18,8 @@ pub(crate) mod yaml;
 pub use merge::resolve;
 pub use parse::{MAX_FILE_BYTES, ProfileFile};
 pub use reference::{ProfileRef, Version, VersionReq};
-pub use schema::*;
 pub(crate) use route::{check_extension, is_place};
+pub use schema::*;
 
 /// Every key of the schema, section by section; the empty name is the top level.
 pub fn known_keys() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {

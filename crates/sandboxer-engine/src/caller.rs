@@ -57,7 +57,9 @@ impl Caller {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Denied, format!("a key of actor type `{}` may not do this", self.actor))
-            .with_hint("ask an operator, who has a key made with `sandboxer keys create --name NAME --actor adm`"))
+            .with_hint(
+                "ask an operator, who has a key made with `sandboxer keys create --name NAME --actor adm`",
+            ))
     }
 
     /// Whether a sandbox made with this key is the caller's to see.

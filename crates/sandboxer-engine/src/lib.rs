@@ -66,8 +66,8 @@ use tokio::sync::Semaphore;
 pub use caller::Caller;
 pub use create::{CreateOptions, Created};
 pub use credits::{
-    ALL_ACCOUNTS, BooksAudit, BudgetRequest, CreditKind, CreditRequest, Credited, Credits, EntryQuery, LimitRequest,
-    ProviderKeyRequest, ProviderKeyView, parse_adjustment, parse_amount, parse_workspace,
+    ALL_ACCOUNTS, BooksAudit, BudgetRequest, CreditKind, CreditRequest, Credited, Credits, EntryQuery,
+    LimitRequest, ProviderKeyRequest, ProviderKeyView, parse_adjustment, parse_amount, parse_workspace,
 };
 pub use estimate::{Estimate, EstimateRequest};
 pub use fork::{ForkRequest, Forked};

@@ -44,7 +44,7 @@ pub(super) fn answer(sandbox: &Sandbox, printer: &Printer) -> Outcome<()> {
     }
     show::warn_if_degraded(sandbox, printer);
     let fell_back = !sandbox.reused && sandbox.route.fallbacks().next().is_some();
-    if let Some(tried) = show::tried(sandbox).filter(|_| fell_back && printer.talks()) {
+    if let Some(tried) = show::tried(sandbox).filter(|_| fell_back && !printer.is_json()) {
         let taken = format!("{} was taken after {}", sandbox.extension, tried.replace('\n', "; "));
         printer.note(&human::inert(&taken));
     }

@@ -308,3 +308,15 @@ fn ports_text(reachability: &sandboxer_core::extension::Reachability) -> Option<
     let all: Vec<String> = reachability.ports.iter().map(one).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_no_time_is_paid_once() {
+        assert_eq!(time("create", Dur::ZERO), "once");
+        assert_eq!(time("vcpu", Dur::ZERO), "0s");
+        assert_eq!(time("vcpu", Dur::from_secs(90)), "1m30s");
+    }
+}

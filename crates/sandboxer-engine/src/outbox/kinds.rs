@@ -38,7 +38,8 @@ pub(super) fn check(pattern: &EventPattern) -> Result<()> {
     let text = pattern.as_str();
     let group = |kind: &str| kind.split_once('.').map_or(kind, |(group, _)| group).to_owned();
     let groups: BTreeSet<String> = known.iter().map(|kind| format!("{}.*", group(kind))).collect();
-    let own: Vec<&str> = known.iter().map(String::as_str).filter(|kind| group(kind) == group(text)).collect();
+    let is_own = |kind: &&str| text.contains('.') && group(kind) == group(text);
+    let own: Vec<&str> = known.iter().map(String::as_str).filter(is_own).collect();
     let near = if own.is_empty() {
         nearest(text, groups.iter().chain(&known).map(String::as_str))
     } else {

@@ -99,9 +99,10 @@ async fn when_all_are_down_everybody_is_named() {
     for provider in [&one, &two] {
         provider.fails(Error::new(ErrorKind::NoSpace, "full"));
     }
-    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::NoBackend);
     let error = site.create().await.unwrap_err();
     assert_eq!((error.kind(), error.kind().exit_code()), (ErrorKind::NoBackend, 7));
+    assert_eq!(error.retry_after(), Some(Dur::from_secs(30)), "when the first of them may be tried again");
     for provider in [&one, &two] {
         assert!(error.to_string().contains(&provider.describe().id), "{error:?}");
     }

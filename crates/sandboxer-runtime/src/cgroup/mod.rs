@@ -37,7 +37,10 @@ pub(crate) enum Entry {
 /// A short mark of a path (FNV-1a); it only has to differ between the few roots of one machine.
 fn mark(root: &Path) -> u32 {
     use std::os::unix::ffi::OsStrExt as _;
-    root.as_os_str().as_bytes().iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    root.as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Cgroup {

@@ -25,6 +25,7 @@ async fn a_route_is_explained() {
     // A create says the same, with every reason.
     let (status, told) = error(server.post("/v1/sandboxes").json(&body).send().await.unwrap()).await;
     assert_eq!((status, told["code"].as_str()), (503, Some("no_backend")), "{told}");
+    assert_eq!(told["details"]["offers"], plan["route"]["offers"], "the same offers");
     let body = json!({ "profile": "profile.test", "route": { "strategy": "cheapest" } });
     assert_eq!(error(server.post("/v1/route").json(&body).send().await.unwrap()).await.0, 400);
     assert!(server.fake.living().is_empty());

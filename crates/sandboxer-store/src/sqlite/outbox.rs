@@ -148,7 +148,10 @@ pub(super) async fn hurry(connection: &mut SqliteConnection, sink: &str, now: Ti
     .bind(sink)
     .execute(&mut *tx)
     .await?;
-    sqlx::query("UPDATE webhooks SET version = version + 1 WHERE id = ?").bind(sink).execute(&mut *tx).await?;
+    sqlx::query("UPDATE webhooks SET version = version + 1 WHERE id = ?")
+        .bind(sink)
+        .execute(&mut *tx)
+        .await?;
     tx.commit().await?;
     Ok(done.rows_affected())
 }

@@ -252,3 +252,25 @@ fn limits_of_ours() {
         assert!(wrong.validate("ext.x").is_err(), "{rate}");
     }
 }
+
+#[test]
+fn what_a_key_of_ones_own_pays_counts() {
+    let can = able(false);
+    let mut own = candidate("ext.own-key", &can, "0.01");
+    own.price = Price::Quoted(OfferQuote {
+        amount: money("0.01"),
+        per_hour: money("0.01"),
+        upstream: Some(money("1.00")),
+        upstream_per_hour: Some(money("1.00")),
+    });
+    let other = candidate("ext.other", &can, "0.50");
+    let mut route = Route { strategy: crate::profile::Strategy::LowestCost, ..Route::default() };
+    let decision = decide(&route, vec![own.clone(), other.clone()], now(), 0);
+    assert_eq!(order(&decision), ["ext.other", "ext.own-key"], "by all that it costs");
+    route.bounds.max_cost_total = Some(money("1.00"));
+    let decision = decide(&route, vec![own.clone(), other.clone()], now(), 0);
+    assert_eq!(refusal(&decision, "ext.own-key"), "the TTL costs 1.01 USD, above the accepted 1.00 USD");
+    route.bounds = Bounds { max_cost_per_hour: Some(money("0.9")), ..Bounds::default() };
+    let decision = decide(&route, vec![own, other], now(), 0);
+    assert!(refusal(&decision, "ext.own-key").starts_with("an hour costs 1.01 USD"));
+}

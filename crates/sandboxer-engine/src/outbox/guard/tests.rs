@@ -135,7 +135,8 @@ fn a_url_is_refused_with_the_reason() {
 async fn a_name_that_leads_home_is_refused_at_creation_and_at_connection() {
     let url: Url = "https://localhost/hook".parse().unwrap();
     assert_eq!(none().check_name(&url).await.unwrap_err().kind(), ErrorKind::Refused);
-    let refused = Guarded { targets: none(), plain: false }.resolve("localhost".parse().unwrap()).await.err().unwrap();
+    let refused =
+        Guarded { targets: none(), plain: false }.resolve("localhost".parse().unwrap()).await.err().unwrap();
     assert!(refused.to_string().contains("private address"), "{refused}");
     let local: PrivateTargets = "127.0.0.0/8,::1".parse().unwrap();
     local.check_name(&url).await.unwrap();
