@@ -115,10 +115,8 @@ impl ApiError {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"sandboxer\""));
         }
-        // What somebody behind us asked for, in whole seconds and never less.
-        let own = self.error.retry_after().map(|span| span.as_millis().div_ceil(1_000).max(1));
-        let default = (status == StatusCode::TOO_MANY_REQUESTS).then_some(DEFAULT_RETRY_AFTER);
-        let retry = self.retry_after.or(own).or(default);
+        let retry =
+            self.retry_after.or((status == StatusCode::TOO_MANY_REQUESTS).then_some(DEFAULT_RETRY_AFTER));
         if let Some(seconds) = retry {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

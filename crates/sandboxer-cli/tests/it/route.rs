@@ -74,3 +74,74 @@ fn the_configuration_has_its_say() {
     let full = home.run(explain).exits(7).json();
     assert!(full["route"]["offers"].to_string().contains("1 of 1 sandbox"), "{full:#}");
 }
+
+const BURST: [&str; 6] =
+    ["create", "--profile", "profile.burst-sandbox", "--ttl", "10m", "--order=ext.saas-stub"];
+
+#[test]
+fn a_fallback_is_told_and_kept() {
+    let home = Home::new().with("SANDBOXER_STUB", "create=500");
+    home.run(["credits", "add", "10"]).ok();
+    let made = home.run(BURST).exits(0).says("ext.native was taken after ext.saas-stub: ");
+    let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let shown = home.run(["get", &id]).ok();
+    assert!(shown.contains("tried:") && shown.contains("ext.saas-stub: "), "{shown}");
+    let events = home.run(["events", &id]).ok();
+    assert!(events.contains("from=ext.saas-stub") && events.contains("why="), "{events}");
+    home.run(["destroy", &id]).ok();
+}
+
+#[test]
+fn the_slower_of_two_does_not_hold_up_the_shell() {
+    let home = Home::new().with("SANDBOXER_STUB", "latency=20s");
+    home.run(["credits", "add", "10"]).ok();
+    let told = home
+        .run([
+            "route",
+            "explain",
+            "--profile",
+            "profile.burst-sandbox",
+            "--order",
+            "ext.saas-stub",
+            "--hedge=50ms",
+        ])
+        .ok();
+    assert!(told.contains("a second one on ext.native if the first is not ready after 50ms"), "{told}");
+    let started = std::time::Instant::now();
+    let mut command = home.command(BURST);
+    let made = command.arg("--hedge=50ms").output().unwrap();
+    let took = started.elapsed();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(took < std::time::Duration::from_secs(4), "{took:?}");
+    let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let home = home.with("SANDBOXER_STUB", "latency=0s");
+    let shown = home.run(["get", &id]).ok();
+    assert!(shown.contains("ext.native was kept instead of ext.saas-stub"), "{shown}");
+    assert!(!shown.contains("still to be removed"), "the next look cleans up: {shown}");
+    home.run(["destroy", &id]).ok();
+}
+
+#[test]
+fn what_the_configuration_cannot_mean_is_refused() {
+    let home = Home::new();
+    let config = |text: &str| home.file(".config/sandboxer/config.toml", text);
+    config("[route]\nonly = ['native']\n");
+    home.run(["list"]).exits(2).says("route.only[0]").says("ext.native");
+    config("[route]\nignore = ['ext.ntaive']\n");
+    let told = home.run(["doctor"]);
+    let shown = String::from_utf8(told.stdout).unwrap();
+    assert!(shown.contains("route.ignore") && shown.contains("did you mean `ext.native`?"), "{shown}");
+    config("");
+    home.run(["route", "explain", "--ignore", "ext.ntaive"]).exits(2).says("did you mean `ext.native`?");
+}
+
+#[test]
+fn what_is_known_is_shown_when_the_provider_cannot_be_asked() {
+    let home = Home::new();
+    home.run(["credits", "add", "10"]).ok();
+    let id = home.run(["create", "--profile", "profile.saas-stub", "--ttl", "10m"]).ok().trim().to_owned();
+    let home = home.with("SANDBOXER_STUB", "status=500");
+    let shown = home.run(["get", &id, "--json"]).exits(0).says("could not be asked").json();
+    assert_eq!((&shown["sandbox_id"], &shown["state"]), (&id.as_str().into(), &"ready".into()));
+    home.with("SANDBOXER_STUB", "status=ok").run(["destroy", &id]).ok();
+}
