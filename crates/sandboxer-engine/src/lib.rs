@@ -261,7 +261,7 @@ impl Engine {
             Ok(settled) => Ok(settled.record.sandbox),
             Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Internal) => Err(error),
             Err(error) => {
-                tracing::warn!(error = ?error, sandbox = %id, "its backend could not be asked; this is what was known last");
+                tracing::error!(error = ?error, sandbox = %id, "its backend could not be asked; this is what was known last");
                 Ok(self.load(caller, id).await?.record.sandbox)
             }
         }
