@@ -1,0 +1,120 @@
+//! Which time is charged: the intervals of a life, and when it was last known to go on.
+
+use sandboxer_core::event::NewEvent;
+use sandboxer_core::extension::Usage;
+use sandboxer_core::ledger::Meter;
+use sandboxer_core::sandbox::SandboxRecord;
+use sandboxer_core::tariff::{Charged, Phase};
+use sandboxer_core::{Dur, Result};
+use sandboxer_store::{Books, Stored};
+
+use super::Money;
+use crate::Engine;
+
+/// How long a backend may take to say what was used, before the last known figure counts.
+const PATIENCE: Dur = Dur::from_secs(3);
+/// Between two signs of life of the same sandbox that are written down.
+const SIGN_EVERY: Dur = Dur::from_secs(5);
+
+impl Engine {
+    /// It is ready: what is held is what its place costs, and the first interval begins.
+    pub(crate) async fn begin_charging(&self, record: &mut SandboxRecord) -> Result<Money> {
+        let mut money = self.hold_as_quoted(record).await?;
+        let started = self.start_meters(record, Phase::Running, None)?;
+        money.books.meters = started.books.meters;
+        Ok(money)
+    }
+
+    /// An interval begins.
+    pub(crate) fn start_meters(
+        &self,
+        record: &mut SandboxRecord,
+        phase: Phase,
+        cpu: Option<u64>,
+    ) -> Result<Money> {
+        let (id, now) = (record.id(), self.now());
+        let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else {
+            return Ok(Money::default());
+        };
+        let meters = bill.start(id, phase, now, cpu)?;
+        Ok(Money { books: Books { meters, ..Books::default() }, facts: Vec::new() })
+    }
+
+    /// From one phase to the other. The new interval has the price of now.
+    pub(crate) async fn switch_meters(&self, record: &mut SandboxRecord, phase: Phase) -> Result<Money> {
+        if record.bill.as_ref().is_none_or(|bill| bill.settled) {
+            return Ok(Money::default());
+        }
+        let used = self.used(record).await;
+        let now = self.now();
+        let mut money = self.stop_meters(record, now, used.as_ref())?;
+        self.refresh_tariff(record);
+        let cpu = used.and_then(|used| used.cpu_usec);
+        let started = self.start_meters(record, phase, cpu)?;
+        money.books.meters.extend(started.books.meters);
+        Ok(money)
+    }
+
+    /// The running interval ends there.
+    pub(crate) fn stop_meters(
+        &self,
+        record: &mut SandboxRecord,
+        at: jiff::Timestamp,
+        used: Option<&Usage>,
+    ) -> Result<Money> {
+        let id = record.id();
+        let Some(bill) = record.bill.as_mut() else { return Ok(Money::default()) };
+        let meters = bill.stop(id, at, used)?;
+        let facts = meters.iter().map(|meter| self.recorded(meter)).collect();
+        Ok(Money { books: Books { meters, ..Books::default() }, facts })
+    }
+
+    /// What the backend says was used, where a meter asks for it; otherwise what it said last.
+    pub(crate) async fn used(&self, record: &SandboxRecord) -> Option<Usage> {
+        let bill = record.bill.as_ref().filter(|bill| bill.open.is_some())?;
+        if bill.tariff.lines.iter().all(|line| line.charged == Charged::Reserved) {
+            return None;
+        }
+        let extension = self.inner.registry.get(&record.sandbox.extension).ok()?;
+        let handle = record.handle.as_ref()?;
+        match tokio::time::timeout(PATIENCE.as_std(), extension.status(handle)).await {
+            Ok(Ok(status)) if status.usage.is_some() => status.usage,
+            _ => self.inner.store.last_alive(record.id()).await.ok().flatten()?.1,
+        }
+    }
+
+    /// Whether the backend of a metered sandbox still has it; only a clear no counts.
+    pub(crate) async fn seems_alive(&self, record: &SandboxRecord) -> bool {
+        let is_metered = record.bill.as_ref().is_some_and(|bill| bill.open.is_some());
+        let (true, Some(handle)) = (is_metered, &record.handle) else { return true };
+        let Ok(extension) = self.inner.registry.get(&record.sandbox.extension) else { return true };
+        !matches!(tokio::time::timeout(PATIENCE.as_std(), extension.is_alive(handle)).await, Ok(Ok(false)))
+    }
+
+    /// When the backend was last known to live: the end of what is charged when nobody knows when it ended.
+    pub(crate) async fn last_alive(&self, record: &SandboxRecord) -> Result<jiff::Timestamp> {
+        let since = record.bill.as_ref().and_then(|bill| bill.open.as_ref()).map(|open| open.since);
+        let since = since.unwrap_or(record.sandbox.created_at);
+        let seen = self.inner.store.last_alive(record.id()).await?;
+        Ok(seen.map_or(since, |(at, _)| at.max(since)).min(self.now().max(since)))
+    }
+
+    /// Writes down that the backend of a sandbox with a bill was seen alive, every now and then.
+    pub(crate) async fn note_alive(&self, stored: &Stored) {
+        let record = &stored.record;
+        let is_metered = record.bill.as_ref().is_some_and(|bill| bill.open.is_some());
+        let (id, now) = (record.id(), self.now());
+        if !is_metered || !self.inner.signs.is_due(id, now, SIGN_EVERY) {
+            return;
+        }
+        let used = self.used(record).await;
+        if let Err(error) = self.inner.store.seen_alive(id, now, used.as_ref()).await {
+            tracing::warn!(error = ?error, sandbox = %id, "a sign of life could not be recorded");
+        }
+    }
+
+    fn recorded(&self, meter: &Meter) -> NewEvent {
+        let data = serde_json::to_value(meter).unwrap_or_default();
+        NewEvent::fact("meter.recorded", self.now(), data)
+    }
+}
