@@ -145,3 +145,48 @@ fn what_is_known_is_shown_when_the_provider_cannot_be_asked() {
     assert_eq!((&shown["sandbox_id"], &shown["state"]), (&id.as_str().into(), &"ready".into()));
     home.with("SANDBOXER_STUB", "status=ok").run(["destroy", &id]).ok();
 }
+
+/// The whole promise of the burst profile on a real machine: here first, elsewhere when full, back when there is room.
+#[test]
+fn a_full_machine_bursts_and_a_hedge_keeps_one_of_two() {
+    let home = Home::new();
+    home.file(".config/sandboxer/config.toml", "[extensions.\"ext.native\"]\nmax_sandboxes = 1\n");
+    let run = |args: &[&str]| {
+        let output = home.command([args[0]]).args(&args[1..]).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let place = |id: &str| {
+        let sandbox: serde_json::Value = serde_json::from_str(&run(&["get", id, "--json"])).unwrap();
+        assert_eq!(sandbox["state"], "ready", "{sandbox}");
+        sandbox["extension"].as_str().unwrap().to_owned()
+    };
+    let create = |args: &[&str]| {
+        let all = [&["create", "--profile", "profile.burst-sandbox", "--ttl", "5m"], args].concat();
+        run(&all).trim().to_owned()
+    };
+    run(&["credits", "add", "10"]);
+    let first = create(&[]);
+    let second = create(&[]);
+    assert_eq!((place(&first).as_str(), place(&second).as_str()), ("ext.native", "ext.saas-stub"));
+    run(&["exec", &second, "--", "true"]);
+    run(&["destroy", &first, &second]);
+
+    // Both run for a moment on the same machine under the same tag; the end of one is not the end of the other.
+    let slow = ["--order", "ext.saas-stub", "--hedge=100ms", "--input", "stub=ready_latency=3s"];
+    let hedged = create(&slow);
+    assert_eq!(place(&hedged), "ext.native");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let sandbox: serde_json::Value = serde_json::from_str(&run(&["get", &hedged, "--json"])).unwrap();
+        if sandbox["route"]["hedge"].is_null() {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the slower one is still named: {sandbox}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    run(&["exec", &hedged, "--", "true"]);
+    run(&["destroy", &hedged]);
+    run(&["credits", "audit"]);
+    assert!(run(&["inspect", "stale", "--json"]).contains("\"remains\": []"));
+}
