@@ -173,10 +173,10 @@ fn a_full_machine_bursts_and_a_hedge_keeps_one_of_two() {
     run(&["destroy", &first, &second]);
 
     // Both run for a moment on the same machine under the same tag; the end of one is not the end of the other.
-    let slow = ["--order", "ext.saas-stub", "--hedge=100ms", "--input", "stub=ready_latency=3s"];
+    let slow = ["--order", "ext.saas-stub", "--hedge=100ms", "--input", "stub=ready_latency=30s"];
     let hedged = create(&slow);
     assert_eq!(place(&hedged), "ext.native");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
     loop {
         let sandbox: serde_json::Value = serde_json::from_str(&run(&["get", &hedged, "--json"])).unwrap();
         if sandbox["route"]["hedge"].is_null() {

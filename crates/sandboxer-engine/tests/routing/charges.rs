@@ -66,7 +66,7 @@ async fn after_a_fallback_the_one_that_ran_is_paid() {
 #[tokio::test]
 async fn of_two_creates_the_dearer_is_held_and_the_winner_is_charged() {
     let (one, two, site) = priced(", hedge: {after: 50ms}").await;
-    one.script(|script| script.takes = Duration::from_millis(600));
+    one.script(|script| script.takes = Duration::from_millis(3_000));
     two.script(|script| script.takes = Duration::from_millis(300));
     let engine = site.engine.clone();
     let creating = tokio::spawn(async move {
@@ -79,8 +79,12 @@ async fn of_two_creates_the_dearer_is_held_and_the_winner_is_charged() {
             held => break held,
         }
     };
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(held().await > first, "both run, and the dearer one can be paid");
+    // Both run, and the dearer one can be paid.
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while held().await <= first {
+        assert!(std::time::Instant::now() < deadline, "only the first is held");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let sandbox = creating.await.unwrap().unwrap().sandbox;
     assert_eq!(sandbox.extension, "ext.two");
     assert_eq!(held().await, sandbox.quote.amount);
@@ -91,8 +95,8 @@ async fn of_two_creates_the_dearer_is_held_and_the_winner_is_charged() {
 #[tokio::test]
 async fn a_first_that_wins_after_all_is_held_at_its_own_price() {
     let (one, two, site) = priced(", hedge: {after: 50ms}").await;
-    one.script(|script| script.takes = Duration::from_millis(250));
-    two.script(|script| script.takes = Duration::from_millis(600));
+    one.script(|script| script.takes = Duration::from_millis(400));
+    two.script(|script| script.takes = Duration::from_millis(3_000));
     let sandbox = site.create().await.unwrap();
     assert_eq!((sandbox.extension.as_str(), sandbox.quote.price.as_str()), ("ext.one", "ext.one 2026-01-01"));
     assert_eq!(balance(&site, &format!("held:{ACCOUNT}")).await, sandbox.quote.amount);
