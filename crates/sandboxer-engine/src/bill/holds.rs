@@ -3,7 +3,8 @@
 use sandboxer_core::bill::Bill;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::ledger::Payer;
-use sandboxer_core::sandbox::{Quote, SandboxRecord};
+use sandboxer_core::sandbox::{Quote, Sandbox, SandboxRecord};
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use sandboxer_store::{Books, Hold};
 use serde_json::json;
@@ -112,15 +113,23 @@ impl Engine {
             return Ok(Money::default());
         };
         let needed = bill.needed(until, now)?;
-        if needed <= bill.held {
-            return Ok(Money::default());
-        }
-        if let Some(most) = record.sandbox.route.max_cost_total.filter(|most| needed > *most) {
+        let whole = match bill.terms.provider_key {
+            ProviderKey::Platform => needed,
+            // The workspace pays the provider itself: its bound is for both parts.
+            ProviderKey::Own => {
+                let quote = bill.tariff.quote(life(&record.sandbox, until), bill.terms)?;
+                quote.upstream.checked_add(quote.fee)?
+            }
+        };
+        if let Some(most) = record.sandbox.route.max_cost_total.filter(|most| whole > *most) {
             return Err(Error::new(
                 ErrorKind::Refused,
-                format!("it would cost up to {needed}, and the route allows {most} in all"),
+                format!("it would cost up to {whole}, and the route allows {most} in all"),
             )
             .with_hint("extend it by less, or create another one with a higher `--max-cost`"));
+        }
+        if needed <= bill.held {
+            return Ok(Money::default());
         }
         bill.held = needed;
         self.requote(record, until)?;
@@ -130,10 +139,14 @@ impl Engine {
     /// What the quote says after the hold has changed.
     fn requote(&self, record: &mut SandboxRecord, until: jiff::Timestamp) -> Result<()> {
         let Some(bill) = &record.bill else { return Ok(()) };
-        let life = until.as_millisecond() - record.sandbox.created_at.as_millisecond();
-        let life = Dur::from_millis(u64::try_from(life).unwrap_or_default());
-        let quote = bill.tariff.quote(life, bill.terms)?;
+        let quote = bill.tariff.quote(life(&record.sandbox, until), bill.terms)?;
         record.sandbox.quote = Quote { amount: bill.held, ..quote };
         Ok(())
     }
+}
+
+/// From its creation until then.
+fn life(sandbox: &Sandbox, until: jiff::Timestamp) -> Dur {
+    let millis = until.as_millisecond() - sandbox.created_at.as_millisecond();
+    Dur::from_millis(u64::try_from(millis).unwrap_or_default())
 }

@@ -1,7 +1,9 @@
 //! What is set aside, and what refuses.
 
 use sandboxer_core::ledger::Period;
+use sandboxer_core::request::CreateRequest;
 use sandboxer_core::{Dur, ErrorKind, Money, State};
+use sandboxer_engine::CreateOptions;
 use sandboxer_store::EventFilter;
 
 use crate::fixture::{account, audit, create, me, money, pay_in, workshop};
@@ -150,4 +152,20 @@ async fn the_billing_events_tell_the_whole_story_in_order() {
     assert_eq!(money, [&"credits.held", &"meter.recorded", &"credits.settled"], "{kinds:?}");
     let sequences: Vec<u64> = events.iter().map(|placed| placed.event.sequence).collect();
     assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_longer_life_keeps_within_what_the_route_allows() {
+    let workshop = workshop().await;
+    pay_in(&workshop, "10").await;
+    let request = CreateRequest {
+        ttl: Some(Dur::from_secs(100)),
+        max_cost: Some(money("1.5")),
+        ..CreateRequest::default()
+    };
+    let made = workshop.engine.create(&me(), request, CreateOptions::default()).await.unwrap().sandbox;
+    let error = workshop.engine.extend_ttl(&me(), made.sandbox_id, Dur::from_secs(200)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert_eq!(account(&workshop).await.held, made.quote.amount, "nothing more is held");
+    audit(&workshop).await;
 }

@@ -1,6 +1,8 @@
 //! A workspace that pays its provider itself.
 
+use sandboxer_core::request::CreateRequest;
 use sandboxer_core::{Dur, ErrorKind, Money};
+use sandboxer_engine::CreateOptions;
 use sandboxer_engine::vault::Vault;
 use sandboxer_store::OwnKey;
 use sandboxer_testkit::Workshop;
@@ -81,4 +83,18 @@ async fn the_key_is_nowhere_in_the_store() {
             assert!(!String::from_utf8_lossy(&bytes).contains(SECRET), "{:?}", entry.path());
         }
     }
+}
+
+#[tokio::test]
+async fn a_bound_is_for_both_parts_also_when_it_is_made_longer() {
+    let workshop = with_own_key(0).await;
+    let request = CreateRequest {
+        ttl: Some(Dur::from_secs(100)),
+        max_cost: Some(money("1.5")),
+        ..CreateRequest::default()
+    };
+    let made = workshop.engine.create(&me(), request, CreateOptions::default()).await.unwrap().sandbox;
+    workshop.engine.extend_ttl(&me(), made.sandbox_id, Dur::from_secs(140)).await.unwrap();
+    let error = workshop.engine.extend_ttl(&me(), made.sandbox_id, Dur::from_secs(200)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
 }
