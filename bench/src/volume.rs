@@ -6,8 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
-use sqlx::{AssertSqlSafe, Connection as _};
+use rusqlite::Connection;
 
 /// As ids are written: Crockford's alphabet, 26 characters for 128 bits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -20,16 +19,10 @@ const SPACING_MS: u128 = 1_000;
 /// Copies the ended sandboxes of a store until it has `count`, and gives their ids.
 pub(crate) fn fill(home: &Path, count: usize) -> Result<Vec<String>> {
     let file = database(home)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let options = SqliteConnectOptions::new().filename(&file).journal_mode(SqliteJournalMode::Wal);
-        let mut connection =
-            SqliteConnection::connect_with(&options).await.context("cannot open the store")?;
-        let ids = copy(&mut connection, count).await.context("cannot fill the store")?;
-        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await?;
-        connection.close().await?;
-        Ok(ids)
-    })
+    let mut connection = Connection::open(&file).context("cannot open the store")?;
+    let ids = copy(&mut connection, count).context("cannot fill the store")?;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(ids)
 }
 
 /// The file that is a database by its first bytes.
@@ -40,50 +33,40 @@ fn database(home: &Path) -> Result<PathBuf> {
     files.into_iter().find(is_database).with_context(|| format!("there is no store in {}", home.display()))
 }
 
-async fn copy(connection: &mut SqliteConnection, count: usize) -> Result<Vec<String>> {
+fn copy(connection: &mut Connection, count: usize) -> Result<Vec<String>> {
     let ended = "SELECT id FROM sandboxes WHERE state = 'destroyed' ORDER BY id";
-    let models: Vec<String> = sqlx::query_scalar(ended).fetch_all(&mut *connection).await?;
+    let models: Vec<String> =
+        connection.prepare(ended)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     ensure!(!models.is_empty(), "no ended sandbox to copy");
     let first = models.first().and_then(|id| decode(id)).context("an id of an unknown form")?;
     let ids: Vec<String> =
         (1..=count as u128).rev().map(|n| encode(first - ((n * SPACING_MS) << TIME_SHIFT))).collect();
 
-    let mut tx = connection.begin().await?;
-    sqlx::query("CREATE TEMP TABLE fresh (n INTEGER PRIMARY KEY, old TEXT NOT NULL, new TEXT NOT NULL)")
-        .execute(&mut *tx)
-        .await?;
-    sqlx::query(
+    let tx = connection.transaction()?;
+    tx.execute_batch(
+        "CREATE TEMP TABLE fresh (n INTEGER PRIMARY KEY, old TEXT NOT NULL, new TEXT NOT NULL)",
+    )?;
+    tx.execute(
         "INSERT INTO fresh SELECT ids.key, models.value, ids.value FROM json_each(?) AS ids \
          JOIN json_each(?) AS models ON models.key = ids.key % json_array_length(?)",
-    )
-    .bind(serde_json::to_string(&ids)?)
-    .bind(serde_json::to_string(&models)?)
-    .bind(serde_json::to_string(&models)?)
-    .execute(&mut *tx)
-    .await?;
+        [serde_json::to_string(&ids)?, serde_json::to_string(&models)?, serde_json::to_string(&models)?],
+    )?;
     for (table, owner, left_out) in
         [("sandboxes", "id", ""), ("sandbox_labels", "id", ""), ("events", "subject", "position")]
     {
-        copy_rows(&mut tx, table, owner, left_out).await.with_context(|| format!("table {table}"))?;
+        copy_rows(&tx, table, owner, left_out).with_context(|| format!("table {table}"))?;
     }
-    sqlx::query("DROP TABLE fresh").execute(&mut *tx).await?;
-    tx.commit().await?;
+    tx.execute_batch("DROP TABLE fresh")?;
+    tx.commit()?;
     Ok(ids)
 }
 
 /// Every row of the models once for each copy, with the new id wherever the old one was written.
-async fn copy_rows(
-    connection: &mut SqliteConnection,
-    table: &str,
-    owner: &str,
-    left_out: &str,
-) -> Result<()> {
-    let columns: Vec<(String, String)> =
-        sqlx::query_as("SELECT name, type FROM pragma_table_info(?) WHERE name <> ?")
-            .bind(table)
-            .bind(left_out)
-            .fetch_all(&mut *connection)
-            .await?;
+fn copy_rows(connection: &Connection, table: &str, owner: &str, left_out: &str) -> Result<()> {
+    let columns: Vec<(String, String)> = connection
+        .prepare("SELECT name, type FROM pragma_table_info(?) WHERE name <> ?")?
+        .query_map([table, left_out], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
     // An event's id is the new sandbox's with the event's number at the end: unique, and of the right form.
     let event_id = "('evt_' || substr(fresh.new, 5, 24) || printf('%02d', t.sequence % 100))";
     let value = |(name, kind): &(String, String)| match (table, name.as_str(), kind.as_str()) {
@@ -100,7 +83,7 @@ async fn copy_rows(
         values.join(", "),
     );
     // Made of column names that the store itself gave, and of nothing else.
-    sqlx::query(AssertSqlSafe(sql)).execute(connection).await?;
+    connection.execute(&sql, [])?;
     Ok(())
 }
 

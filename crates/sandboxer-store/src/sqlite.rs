@@ -1,41 +1,11 @@
 //! The embedded store: one SQLite file in WAL mode that several processes use at once.
 //!
 //! Each process has one connection that writes, because SQLite lets one write at a time anyway and a queue in the
-//! process is fairer than its polling, and a few that only read. Every write begins with `BEGIN IMMEDIATE`: a
-//! transaction that reads first and writes later would fail when another process writes in between.
-
-/// Runs one write on the writing connection, which is replaced when SQLite left it in doubt.
-macro_rules! write {
-    ($self:ident, $operation:literal, $connection:ident => $body:expr) => {{
-        let mut writer = $self.writer.lock().await;
-        let outcome = async {
-            let $connection = writer.connection().await?;
-            $body.await
-        }
-        .await;
-        writer.settle(&outcome);
-        drop(writer);
-        $self.tidy.after_write(&$self.readers);
-        $self.told($operation, outcome)
-    }};
-}
-
-/// Runs one read on whichever connection is free.
-macro_rules! read {
-    ($self:ident, $operation:literal, $connection:ident => $body:expr) => {{
-        let outcome = async {
-            let mut reader = $self.reader().await?;
-            let $connection = reader.connection().await?;
-            $body.await
-        }
-        .await;
-        $self.told($operation, outcome)
-    }};
-}
+//! process is fairer than its polling, and a few that only read. What an operation does is a plain function of a
+//! connection; whether it is a transaction that writes or a read is decided here.
 
 mod connection;
 mod dead;
-mod direct;
 mod events;
 mod fault;
 mod hosts;
@@ -49,6 +19,7 @@ mod outgoing;
 #[cfg(test)]
 mod plans;
 mod prune;
+mod query;
 mod rows;
 mod sandboxes;
 mod schema;
@@ -58,16 +29,18 @@ mod trouble;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use rusqlite::Connection;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::host::{Host, HostLoad, HostSign};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
 use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
-use sqlx::sqlite::SqlitePool;
+use tokio::runtime::RuntimeFlavor;
 use tokio::sync::Mutex;
 
 use crate::model::{
@@ -77,8 +50,7 @@ use crate::model::{
 use crate::outgoing::Outlet;
 use crate::store::Store;
 
-use connection::{Reader, Tidy, Writer};
-use direct::Direct;
+use connection::{Readers, Tidy, Writer};
 use events::Journal;
 use fault::Attempt;
 
@@ -96,11 +68,10 @@ pub struct StoreOptions {
 pub struct SqliteStore {
     path: PathBuf,
     writer: Mutex<Writer>,
-    readers: SqlitePool,
+    readers: Arc<Readers>,
     journal: Journal,
     outlets: Vec<Outlet>,
     tidy: Tidy,
-    direct: Direct,
     transfers: ledger::Queue,
 }
 
@@ -110,15 +81,13 @@ impl SqliteStore {
     pub async fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         // An absolute path stays right when the process changes directory, and SQLite reads no special meaning into it.
         let path = std::path::absolute(path).map_err(|error| fault::from_io(error, "finding", path))?;
-        let connect = connection::options(&path);
-        let first = schema::open(&path, &connect).await.map_err(|fault| fault.into_error("open", &path))?;
+        let first = schema::open(&path).await.map_err(|fault| fault.into_error("open", &path))?;
         Ok(Self {
-            readers: connection::readers(&connect),
-            writer: Mutex::new(Writer::new(connect, first)),
+            readers: Arc::new(Readers::new(path.clone())),
+            writer: Mutex::new(Writer::new(path.clone(), first)),
             journal: Journal::new(options.source, &options.sinks),
             outlets: options.sinks,
             tidy: Tidy::default(),
-            direct: Direct::new(path.clone()),
             transfers: ledger::Queue::default(),
             path,
         })
@@ -129,22 +98,47 @@ impl SqliteStore {
         &self.path
     }
 
-    /// Waits for what is under way and closes the file. The last process to do so also tidies up its side files.
-    /// Not needed for safety: a process may die at any moment.
+    /// Closes the file. The last process to do so also tidies up its side files. Not needed for safety: a process may
+    /// die at any moment.
     pub async fn close(self) {
-        self.readers.close().await;
-        self.writer.into_inner().close().await;
+        drop(self);
     }
 
-    /// A connection to read on. A process that does one thing at a time, such as the command line, reads on the
-    /// connection that it writes with and never opens a second one.
-    async fn reader(&self) -> Attempt<Reader<'_>> {
-        if self.readers.size() == 0
-            && let Ok(writer) = self.writer.try_lock()
-        {
-            return Ok(Reader::Shared(writer));
+    /// Runs one write, as a transaction.
+    async fn write<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Attempt<T>,
+    ) -> Result<T> {
+        let mut writer = self.writer.lock().await;
+        let outcome = writer.transaction(work).await;
+        drop(writer);
+        self.tidy.after_write(&self.readers);
+        self.told(operation, outcome)
+    }
+
+    /// Runs one read. A process that does one thing at a time, such as the command line, reads on the connection that it
+    /// writes with and never opens a second one.
+    fn read<T>(&self, operation: &'static str, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T> {
+        let shared = if self.readers.are_in_use() { None } else { self.writer.try_lock().ok() };
+        let outcome = match shared {
+            Some(mut writer) => writer.connection().and_then(work),
+            None => self.readers.read(work),
+        };
+        self.told(operation, outcome)
+    }
+
+    /// Runs a read that looks at many rows, and lets others have their turn meanwhile.
+    fn read_much<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Attempt<T>,
+    ) -> Result<T> {
+        let flavour = tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor());
+        match flavour {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| self.read(operation, work)),
+            _ => self.read(operation, work),
         }
-        Ok(Reader::Own(self.readers.acquire().await?))
     }
 
     fn told<T>(&self, operation: &'static str, outcome: Attempt<T>) -> Result<T> {
@@ -155,50 +149,47 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn insert(&self, insert: Insert) -> Result<Inserted> {
-        write!(self, "insert", c => sandboxes::insert(c, &self.journal, insert))
+        self.write("insert", |c| sandboxes::insert(c, &self.journal, insert)).await
     }
 
     async fn update(&self, update: Update) -> Result<Stored> {
-        write!(self, "update", c => sandboxes::update(c, &self.journal, update))
+        self.write("update", |c| sandboxes::update(c, &self.journal, update)).await
     }
 
     async fn get(&self, id: SandboxId) -> Result<Option<Stored>> {
-        match self.direct.get(id, sandboxes::GET) {
-            Some(stored) => Ok(stored),
-            None => read!(self, "get", c => sandboxes::get(c, id)),
-        }
+        self.read("get", |c| sandboxes::get(c, id))
     }
 
     async fn list(&self, filter: &Filter, cursor: Option<&str>, limit: Limit) -> Result<Page<Sandbox>> {
-        read!(self, "list", c => list::list(c, filter, cursor, limit))
+        self.read_much("list", |c| list::list(c, filter, cursor, limit))
     }
 
     async fn living(&self) -> Result<Vec<Stored>> {
-        read!(self, "living", c => sandboxes::living(c))
+        self.read_much("living", sandboxes::living)
     }
 
     async fn sharing(&self, reuse_key: &str) -> Result<Vec<Stored>> {
-        read!(self, "sharing", c => sandboxes::sharing(c, reuse_key))
+        self.read_much("sharing", |c| sandboxes::sharing(c, reuse_key))
     }
 
     async fn overdue(&self, now: Timestamp) -> Result<Vec<Stored>> {
-        read!(self, "overdue", c => sandboxes::overdue(c, now))
+        self.read_much("overdue", |c| sandboxes::overdue(c, now))
     }
 
     async fn renew_lease(&self, id: SandboxId, owner: &str, until: Timestamp) -> Result<bool> {
-        write!(self, "renew_lease", c => sandboxes::renew_lease(c, id, owner, until))
+        self.write("renew_lease", |c| sandboxes::renew_lease(c, id, owner, until)).await
     }
 
     async fn events(&self, filter: &EventFilter, after: i64, limit: Limit) -> Result<Vec<PlacedEvent>> {
-        read!(self, "events", c => events::after(c, filter, after, limit))
+        self.read_much("events", |c| events::after(c, filter, after, limit))
     }
 
     async fn event_position(&self, id: EventId) -> Result<Option<i64>> {
-        read!(self, "event_position", c => events::position(c, id))
+        self.read("event_position", |c| events::position(c, id))
     }
 
     async fn last_position(&self) -> Result<i64> {
-        read!(self, "last_position", c => events::last_position(c))
+        self.read("last_position", events::last_position)
     }
 
     async fn outbox_claim(
@@ -210,62 +201,62 @@ impl Store for SqliteStore {
         max: u32,
     ) -> Result<Vec<Delivery>> {
         // Asked several times a second by every process: only take the write lock when there is something to take.
-        if !read!(self, "outbox_claim", c => outbox::is_due(c, sink, now))? {
+        if !self.read("outbox_claim", |c| outbox::is_due(c, sink, now))? {
             return Ok(Vec::new());
         }
-        write!(self, "outbox_claim", c => outbox::claim(c, sink, owner, now, until, max))
+        self.write("outbox_claim", |c| outbox::claim(c, sink, owner, now, until, max)).await
     }
 
     async fn outbox_done(&self, id: i64) -> Result<()> {
-        write!(self, "outbox_done", c => outbox::done(c, id))
+        self.write("outbox_done", |c| outbox::done(c, id)).await
     }
 
     async fn outbox_retry(&self, id: i64, next_at: Timestamp, error: &str) -> Result<()> {
-        write!(self, "outbox_retry", c => outbox::retry(c, id, next_at, error))
+        self.write("outbox_retry", |c| outbox::retry(c, id, next_at, error)).await
     }
 
     async fn outbox_stats(&self, sink: &str) -> Result<OutboxStats> {
-        read!(self, "outbox_stats", c => outbox::stats(c, sink))
+        self.read("outbox_stats", |c| outbox::stats(c, sink))
     }
 
     async fn idempotency_begin(&self, request: &Idempotency, now: Timestamp) -> Result<Replay> {
-        write!(self, "idempotency_begin", c => idempotency::begin(c, request, now))
+        self.write("idempotency_begin", |c| idempotency::begin(c, request, now)).await
     }
 
     async fn idempotency_finish(&self, request: &Idempotency, answer: Option<(u16, String)>) -> Result<()> {
-        write!(self, "idempotency_finish", c => idempotency::finish(c, request, answer))
+        self.write("idempotency_finish", |c| idempotency::finish(c, request, answer)).await
     }
 
     async fn key_insert(&self, key: &KeyRecord) -> Result<()> {
-        write!(self, "key_insert", c => keys::insert(c, key))
+        self.write("key_insert", |c| keys::insert(c, key)).await
     }
 
     async fn key_list(&self) -> Result<Vec<KeyRecord>> {
-        read!(self, "key_list", c => keys::list(c))
+        self.read("key_list", keys::list)
     }
 
     async fn key_find(&self, hash: &str) -> Result<Option<KeyRecord>> {
-        read!(self, "key_find", c => keys::find(c, hash))
+        self.read("key_find", |c| keys::find(c, hash))
     }
 
     async fn key_revoke(&self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
-        write!(self, "key_revoke", c => keys::revoke(c, id, now))
+        self.write("key_revoke", |c| keys::revoke(c, id, now)).await
     }
 
     async fn host_put(&self, host: &Host) -> Result<HostRecord> {
-        write!(self, "host_put", c => hosts::put(c, host))
+        self.write("host_put", |c| hosts::put(c, host)).await
     }
 
     async fn host_get(&self, name: &str) -> Result<Option<HostRecord>> {
-        read!(self, "host_get", c => hosts::find(c, name))
+        self.read("host_get", |c| hosts::find(c, name))
     }
 
     async fn host_list(&self) -> Result<Vec<HostRecord>> {
-        read!(self, "host_list", c => hosts::list(c))
+        self.read("host_list", hosts::list)
     }
 
     async fn host_remove(&self, name: &str) -> Result<HostRecord> {
-        write!(self, "host_remove", c => hosts::remove(c, name))
+        self.write("host_remove", |c| hosts::remove(c, name)).await
     }
 
     async fn host_health(
@@ -275,15 +266,15 @@ impl Store for SqliteStore {
         facts: Option<&serde_json::Value>,
         now: Timestamp,
     ) -> Result<HostRecord> {
-        write!(self, "host_health", c => hosts::health(c, name, sign, facts, now))
+        self.write("host_health", |c| hosts::health(c, name, sign, facts, now)).await
     }
 
     async fn host_loads(&self) -> Result<BTreeMap<String, HostLoad>> {
-        read!(self, "host_loads", c => hosts::loads(c))
+        self.read_much("host_loads", hosts::loads)
     }
 
     async fn facts(&self, id: SandboxId, facts: Vec<NewEvent>) -> Result<()> {
-        write!(self, "facts", c => events::facts(c, &self.journal, id, facts))
+        self.write("facts", |c| events::facts(c, &self.journal, id, facts)).await
     }
 
     async fn snapshot_insert(
@@ -292,7 +283,7 @@ impl Store for SqliteStore {
         doomed: bool,
         lease: Lease,
     ) -> Result<StoredSnapshot> {
-        write!(self, "snapshot_insert", c => snapshots::insert(c, record, doomed, lease))
+        self.write("snapshot_insert", |c| snapshots::insert(c, record, doomed, lease)).await
     }
 
     async fn snapshot_taken(
@@ -302,7 +293,8 @@ impl Store for SqliteStore {
         keep_lease: bool,
         fact: NewEvent,
     ) -> Result<StoredSnapshot> {
-        write!(self, "snapshot_taken", c => snapshots::taken(c, &self.journal, before, taken, keep_lease, fact))
+        self.write("snapshot_taken", |c| snapshots::taken(c, &self.journal, before, taken, keep_lease, fact))
+            .await
     }
 
     async fn snapshot_claim(
@@ -311,15 +303,15 @@ impl Store for SqliteStore {
         doomed: bool,
         lease: Option<Lease>,
     ) -> Result<StoredSnapshot> {
-        write!(self, "snapshot_claim", c => snapshots::claim(c, before, doomed, lease))
+        self.write("snapshot_claim", |c| snapshots::claim(c, before, doomed, lease)).await
     }
 
     async fn snapshot_remove(&self, before: &StoredSnapshot, fact: Option<NewEvent>) -> Result<()> {
-        write!(self, "snapshot_remove", c => snapshots::remove(c, &self.journal, before, fact))
+        self.write("snapshot_remove", |c| snapshots::remove(c, &self.journal, before, fact)).await
     }
 
     async fn snapshot_get(&self, id: SnapshotId) -> Result<Option<StoredSnapshot>> {
-        read!(self, "snapshot_get", c => snapshots::get(c, id))
+        self.read("snapshot_get", |c| snapshots::get(c, id))
     }
 
     async fn snapshot_list(
@@ -328,18 +320,18 @@ impl Store for SqliteStore {
         cursor: Option<&str>,
         limit: Limit,
     ) -> Result<Page<Snapshot>> {
-        read!(self, "snapshot_list", c => snapshots::list(c, filter, cursor, limit))
+        self.read_much("snapshot_list", |c| snapshots::list(c, filter, cursor, limit))
     }
 
     async fn snapshots_unsettled(&self) -> Result<Vec<StoredSnapshot>> {
-        read!(self, "snapshots_unsettled", c => snapshots::unsettled(c))
+        self.read_much("snapshots_unsettled", snapshots::unsettled)
     }
 
     async fn prune(&self, before: Timestamp) -> Result<u64> {
         let mut gone = 0;
         let mut place = prune::Place::default();
         loop {
-            let bite = write!(self, "prune", c => prune::bite(c, before, &place))?;
+            let bite = self.write("prune", |c| prune::bite(c, before, &place)).await?;
             gone += bite.gone;
             match bite.next {
                 Some(next) => place = next,
@@ -348,13 +340,13 @@ impl Store for SqliteStore {
             // Long enough for another process to get its turn: SQLite waits for the lock by polling.
             tokio::time::sleep(prune::PAUSE).await;
         }
-        while write!(self, "prune", c => prune::idempotency_keys(c, before))? {
+        while self.write("prune", |c| prune::idempotency_keys(c, before)).await? {
             tokio::time::sleep(prune::PAUSE).await;
         }
         Ok(gone)
     }
 
     async fn ping(&self) -> Result<()> {
-        read!(self, "ping", c => schema::ping(c))
+        self.read("ping", schema::ping)
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rusqlite::{Connection, Row};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Error, ErrorKind, EventId};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection as _, Row as _};
 
 use super::fault::Attempt;
 use super::outbox::{self, shortened};
+use super::query::query;
 use super::rows::{count, micros, moment};
 use crate::outgoing::{DeadLetter, DeadLetterFilter, Outlet, SinkStats};
 
@@ -60,77 +60,55 @@ const AGAIN: &str = "INSERT INTO outbox (sink, subject, position, head, next_at,
     ORDER BY e.position";
 
 /// Gives up on one delivery and lets the next of its sandbox go.
-pub(super) async fn bury(
-    connection: &mut SqliteConnection,
-    id: i64,
-    reason: &str,
-    now: Timestamp,
-) -> Attempt<()> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query(bury!("id = ?3"))
-        .bind(micros(now))
-        .bind(shortened(reason))
-        .bind(id)
-        .execute(&mut *tx)
-        .await?;
-    outbox::take_out(&mut tx, id).await?;
-    tx.commit().await?;
+pub(super) fn bury(connection: &Connection, id: i64, reason: &str, now: Timestamp) -> Attempt<()> {
+    query(bury!("id = ?3")).bind(micros(now)).bind(shortened(reason)).bind(id).run(connection)?;
+    outbox::take_out(connection, id)?;
     Ok(())
 }
 
 /// Gives up on everything that is queued for a sink.
-pub(super) async fn bury_all(
-    connection: &mut SqliteConnection,
-    sink: &str,
-    reason: &str,
-    now: Timestamp,
-) -> Attempt<u64> {
-    let done = sqlx::query(bury!("sink = ?3"))
-        .bind(micros(now))
-        .bind(shortened(reason))
-        .bind(sink)
-        .execute(&mut *connection)
-        .await?;
-    sqlx::query("DELETE FROM outbox WHERE sink = ?").bind(sink).execute(connection).await?;
-    Ok(done.rows_affected())
+pub(super) fn bury_all(connection: &Connection, sink: &str, reason: &str, now: Timestamp) -> Attempt<u64> {
+    let done =
+        query(bury!("sink = ?3")).bind(micros(now)).bind(shortened(reason)).bind(sink).run(connection)?;
+    query("DELETE FROM outbox WHERE sink = ?").bind(sink).run(connection)?;
+    Ok(done as u64)
 }
 
-pub(super) async fn list(
-    connection: &mut SqliteConnection,
+pub(super) fn list(
+    connection: &Connection,
     filter: &DeadLetterFilter,
     cursor: Option<&str>,
     limit: Limit,
 ) -> Attempt<Page<DeadLetter>> {
     let before = cursor.map(read_cursor).transpose()?.unwrap_or(i64::MAX);
     let query = match &filter.sink {
-        None => sqlx::query(LIST_ALL),
-        Some(sink) => sqlx::query(LIST_SINK).bind(sink),
+        None => query(LIST_ALL),
+        Some(sink) => query(LIST_SINK).bind(sink),
     };
     // One more than asked tells whether there is another page.
-    let rows = query.bind(before).bind(limit.get() + 1).fetch_all(connection).await?;
-    let more = rows.len() > limit.get() as usize;
-    let items: Vec<_> = rows.iter().take(limit.get() as usize).map(letter).collect::<Attempt<_>>()?;
+    let mut items = query.bind(before).bind(limit.get() + 1).all(connection, letter)?;
+    let more = items.len() > limit.get() as usize;
+    items.truncate(limit.get() as usize);
     let next_cursor = items.last().filter(|_| more).map(|last| format!("{CURSOR}{}", last.delivery_id));
     Ok(Page { items, next_cursor })
 }
 
-pub(super) async fn find(connection: &mut SqliteConnection, id: i64) -> Attempt<Option<DeadLetter>> {
-    let row = sqlx::query(FIND).bind(id).fetch_optional(connection).await?;
-    row.as_ref().map(letter).transpose()
+pub(super) fn find(connection: &Connection, id: i64) -> Attempt<Option<DeadLetter>> {
+    query(FIND).bind(id).first(connection, letter)
 }
 
-fn letter(row: &SqliteRow) -> Attempt<DeadLetter> {
+fn letter(row: &Row<'_>) -> Attempt<DeadLetter> {
     Ok(DeadLetter {
-        delivery_id: row.try_get(0)?,
-        sink: row.try_get(1)?,
-        event_id: row.try_get::<&str, _>(2)?.parse()?,
-        kind: row.try_get(3)?,
-        subject: row.try_get::<&str, _>(4)?.parse()?,
-        sequence: count(row.try_get(5)?)?,
-        attempts: row.try_get(6)?,
-        queued_at: moment(row.try_get(7)?)?,
-        died_at: moment(row.try_get(8)?)?,
-        reason: row.try_get(9)?,
+        delivery_id: row.get(0)?,
+        sink: row.get(1)?,
+        event_id: row.get_ref(2)?.as_str()?.parse()?,
+        kind: row.get(3)?,
+        subject: row.get_ref(4)?.as_str()?.parse()?,
+        sequence: count(row.get(5)?)?,
+        attempts: row.get(6)?,
+        queued_at: moment(row.get(7)?)?,
+        died_at: moment(row.get(8)?)?,
+        reason: row.get(9)?,
     })
 }
 
@@ -142,69 +120,51 @@ fn read_cursor(text: &str) -> Result<i64, Error> {
     })
 }
 
-pub(super) async fn stats(connection: &mut SqliteConnection) -> Attempt<Vec<SinkStats>> {
-    let rows = sqlx::query(
+pub(super) fn stats(connection: &Connection) -> Attempt<Vec<SinkStats>> {
+    query(
         "SELECT sink, sum(pending), sum(dead) FROM ( \
            SELECT sink, count(*) AS pending, 0 AS dead FROM outbox GROUP BY sink \
            UNION ALL SELECT sink, 0, count(*) FROM dead_letters GROUP BY sink \
            UNION ALL SELECT id, 0, 0 FROM webhooks) GROUP BY sink ORDER BY sink",
     )
-    .fetch_all(connection)
-    .await?;
-    let read = |row: &SqliteRow| {
-        Ok(SinkStats {
-            sink: row.try_get(0)?,
-            pending: count(row.try_get(1)?)?,
-            dead: count(row.try_get(2)?)?,
-        })
-    };
-    rows.iter().map(read).collect()
+    .all(connection, |row| {
+        Ok(SinkStats { sink: row.get(0)?, pending: count(row.get(1)?)?, dead: count(row.get(2)?)? })
+    })
 }
 
 /// Puts a dead letter back at the end of its queue, with all its tries.
-pub(super) async fn replay(connection: &mut SqliteConnection, id: i64, now: Timestamp) -> Attempt<bool> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let found = sqlx::query("SELECT sink, position FROM dead_letters WHERE id = ?")
+pub(super) fn replay(connection: &Connection, id: i64, now: Timestamp) -> Attempt<bool> {
+    let found = query("SELECT sink, position FROM dead_letters WHERE id = ?")
         .bind(id)
-        .fetch_optional(&mut *tx)
-        .await?;
-    let Some(found) = found else { return Ok(false) };
-    let outlet = Outlet::from(found.try_get::<&str, _>(0)?);
-    let position = found.try_get(1)?;
-    again(&mut tx, &outlet, Timestamp::MIN, (position, position), now).await?;
-    tx.commit().await?;
+        .first(connection, |row| Ok((Outlet::from(row.get_ref(0)?.as_str()?), row.get(1)?)))?;
+    let Some((outlet, position)) = found else { return Ok(false) };
+    again(connection, &outlet, Timestamp::MIN, (position, position), now)?;
     Ok(true)
 }
 
-pub(super) async fn replay_event(
-    connection: &mut SqliteConnection,
+pub(super) fn replay_event(
+    connection: &Connection,
     event: EventId,
     outlets: &[Outlet],
     now: Timestamp,
 ) -> Attempt<u64> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let position = super::events::position(&mut tx, event).await?.ok_or_else(|| {
+    let position = super::events::position(connection, event)?.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("event {event} is not known any more"))
             .with_hint("old events are forgotten with their sandboxes")
     })?;
     let mut queued = 0;
     for outlet in outlets {
-        queued += again(&mut tx, outlet, Timestamp::MIN, (position, position), now).await?;
+        queued += again(connection, outlet, Timestamp::MIN, (position, position), now)?;
     }
-    tx.commit().await?;
     Ok(queued)
 }
 
 /// The place of the first event since a moment. Not in a write: it may read all of them.
-pub(super) async fn first_since(
-    connection: &mut SqliteConnection,
-    since: Timestamp,
-) -> Attempt<Option<Place>> {
-    let row = sqlx::query("SELECT min(position), max(position) FROM events WHERE time >= ?")
-        .bind(micros(since))
-        .fetch_one(connection)
-        .await?;
-    let span: (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+pub(super) fn first_since(connection: &Connection, since: Timestamp) -> Attempt<Option<Place>> {
+    let span: (Option<i64>, Option<i64>) =
+        query("SELECT min(position), max(position) FROM events WHERE time >= ?")
+            .bind(micros(since))
+            .one(connection, |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(span.0.zip(span.1).map(|(next, last)| Place { next, last }))
 }
 
@@ -221,46 +181,42 @@ pub(super) struct Bite {
     pub(super) next: Option<Place>,
 }
 
-pub(super) async fn replay_bite(
-    connection: &mut SqliteConnection,
+pub(super) fn replay_bite(
+    connection: &Connection,
     outlet: &Outlet,
     since: Timestamp,
     place: Place,
     now: Timestamp,
 ) -> Attempt<Bite> {
     let end = place.last.min(place.next + BITE - 1);
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let queued = again(&mut tx, outlet, since, (place.next, end), now).await?;
-    tx.commit().await?;
+    let queued = again(connection, outlet, since, (place.next, end), now)?;
     let next = (end < place.last).then_some(Place { next: end + 1, ..place });
     Ok(Bite { queued, next })
 }
 
 /// Queues the events of a span of positions again. What is queued is no dead letter any more.
-async fn again(
-    connection: &mut SqliteConnection,
+fn again(
+    connection: &Connection,
     outlet: &Outlet,
     since: Timestamp,
     (first, last): (i64, i64),
     now: Timestamp,
 ) -> Attempt<u64> {
-    let done = sqlx::query(AGAIN)
+    let done = query(AGAIN)
         .bind(&outlet.name)
         .bind(micros(now))
         .bind(first)
         .bind(last)
         .bind(micros(since))
         .bind(serde_json::to_string(&outlet.patterns)?)
-        .execute(&mut *connection)
-        .await?;
-    sqlx::query(
+        .run(connection)?;
+    query(
         "DELETE FROM dead_letters WHERE sink = ?1 AND position BETWEEN ?2 AND ?3 \
          AND EXISTS (SELECT 1 FROM outbox o WHERE o.position = dead_letters.position AND o.sink = ?1)",
     )
     .bind(&outlet.name)
     .bind(first)
     .bind(last)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected())
+    .run(connection)?;
+    Ok(done as u64)
 }

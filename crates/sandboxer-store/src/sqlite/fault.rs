@@ -2,20 +2,28 @@
 
 use std::path::Path;
 
+use rusqlite::types::FromSqlError;
 use sandboxer_core::{Error, ErrorKind, Retry};
 
 /// An error on its way out of an operation: SQLite's, which still lacks the path, or one of ours.
 #[derive(Debug)]
 pub(super) enum Fault {
-    Sql(sqlx::Error),
+    Sql(rusqlite::Error),
     Own(Error),
 }
 
 pub(super) type Attempt<T> = Result<T, Fault>;
 
-impl From<sqlx::Error> for Fault {
-    fn from(error: sqlx::Error) -> Self {
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
+    }
+}
+
+/// A column of another type than was written.
+impl From<FromSqlError> for Fault {
+    fn from(error: FromSqlError) -> Self {
+        Self::internal(format!("a stored value cannot be read: {error}"))
     }
 }
 
@@ -51,24 +59,24 @@ impl Fault {
 }
 
 /// SQLite's extended result code, if it was SQLite that failed.
-pub(super) fn code(error: &sqlx::Error) -> Option<i32> {
-    error.as_database_error()?.code()?.parse().ok()
+pub(super) fn code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 /// Another connection is in the way; trying again helps.
-pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     // SQLITE_BUSY and SQLITE_LOCKED in all their forms.
     code(error).is_some_and(|code| matches!(code & 0xff, 5 | 6))
 }
 
 /// There is no such file.
-pub(super) fn is_absent(error: &sqlx::Error) -> bool {
+pub(super) fn is_absent(error: &rusqlite::Error) -> bool {
     // SQLITE_CANTOPEN.
     code(error).is_some_and(|code| code & 0xff == 14)
 }
 
 /// A rule of the schema.
-pub(super) fn is_constraint(error: &sqlx::Error) -> bool {
+pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
     // SQLITE_CONSTRAINT.
     code(error).is_some_and(|code| code & 0xff == 19)
 }
@@ -120,7 +128,7 @@ fn classify(code: i32) -> (ErrorKind, Retry, &'static str, &'static str) {
     }
 }
 
-fn translate(error: sqlx::Error, path: &Path) -> Error {
+fn translate(error: rusqlite::Error, path: &Path) -> Error {
     let (kind, retry, message, hint) = match code(&error) {
         Some(code) => classify(code),
         None => classify(0),

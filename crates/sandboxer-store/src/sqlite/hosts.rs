@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use rusqlite::{Connection, Row};
 use sandboxer_core::host::{HostLoad, HostSign, LOCAL};
 use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::suggest::printable;
 use sandboxer_core::{Error, ErrorKind, Host};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection as _, Row as _};
 
 use super::fault::Attempt;
+use super::query::query;
 use super::rows::count;
 use crate::model::HostRecord;
 
@@ -24,18 +24,17 @@ macro_rules! select_host {
 /// How many sandboxes a refusal names.
 const NAMED: usize = 10;
 
-fn record(row: &SqliteRow) -> Attempt<HostRecord> {
+fn record(row: &Row<'_>) -> Attempt<HostRecord> {
     Ok(HostRecord {
-        host: serde_json::from_str(row.try_get(0)?)?,
-        health: serde_json::from_str(row.try_get(1)?)?,
-        facts: row.try_get::<Option<&str>, _>(2)?.map(serde_json::from_str).transpose()?,
-        version: count(row.try_get(3)?)?,
+        host: serde_json::from_str(row.get_ref(0)?.as_str()?)?,
+        health: serde_json::from_str(row.get_ref(1)?.as_str()?)?,
+        facts: row.get_ref(2)?.as_str_or_null()?.map(serde_json::from_str).transpose()?,
+        version: count(row.get(3)?)?,
     })
 }
 
-pub(super) async fn put(connection: &mut SqliteConnection, host: &Host) -> Attempt<HostRecord> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    if find(&mut tx, &host.name).await?.is_some() {
+pub(super) fn put(connection: &Connection, host: &Host) -> Attempt<HostRecord> {
+    if find(connection, &host.name)?.is_some() {
         let message = format!("there is a host `{}` already", printable(&host.name));
         return Err(Error::new(ErrorKind::Conflict, message)
             .with_hint(format!("`sandboxer hosts remove {}` first, or choose another name", host.name))
@@ -43,46 +42,41 @@ pub(super) async fn put(connection: &mut SqliteConnection, host: &Host) -> Attem
             .into());
     }
     let made = HostRecord { version: 1, ..HostRecord::new(host.clone()) };
-    write(&mut tx, &made).await?;
-    tx.commit().await?;
+    write(connection, &made)?;
     Ok(made)
 }
 
-async fn write(connection: &mut SqliteConnection, record: &HostRecord) -> Attempt<()> {
-    sqlx::query("INSERT OR REPLACE INTO hosts (name, version, doc, health, facts) VALUES (?, ?, ?, ?, ?)")
+fn write(connection: &Connection, record: &HostRecord) -> Attempt<()> {
+    query("INSERT OR REPLACE INTO hosts (name, version, doc, health, facts) VALUES (?, ?, ?, ?, ?)")
         .bind(&record.host.name)
         .bind(record.version as i64)
         .bind(serde_json::to_string(&record.host)?)
         .bind(serde_json::to_string(&record.health)?)
         .bind(record.facts.as_ref().map(serde_json::to_string).transpose()?)
-        .execute(connection)
-        .await?;
+        .run(connection)?;
     Ok(())
 }
 
-pub(super) async fn find(connection: &mut SqliteConnection, name: &str) -> Attempt<Option<HostRecord>> {
-    let row = sqlx::query(select_host!("WHERE name = ?")).bind(name).fetch_optional(connection).await?;
-    row.as_ref().map(record).transpose()
+pub(super) fn find(connection: &Connection, name: &str) -> Attempt<Option<HostRecord>> {
+    query(select_host!("WHERE name = ?")).bind(name).first(connection, record)
 }
 
-pub(super) async fn list(connection: &mut SqliteConnection) -> Attempt<Vec<HostRecord>> {
-    sqlx::query(select_host!("ORDER BY name")).fetch_all(connection).await?.iter().map(record).collect()
+pub(super) fn list(connection: &Connection) -> Attempt<Vec<HostRecord>> {
+    query(select_host!("ORDER BY name")).all(connection, record)
 }
 
-pub(super) async fn remove(connection: &mut SqliteConnection, name: &str) -> Attempt<HostRecord> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let gone = find(&mut tx, name).await?.ok_or_else(|| absent(name))?;
+pub(super) fn remove(connection: &Connection, name: &str) -> Attempt<HostRecord> {
+    let gone = find(connection, name)?.ok_or_else(|| absent(name))?;
+    let id = |row: &Row<'_>| -> Attempt<String> { Ok(row.get(0)?) };
     let sql = "SELECT id FROM sandboxes INDEXED BY sandboxes_living \
                WHERE state <> 'destroyed' AND json_extract(doc, '$.host') = ? ORDER BY id";
-    let mut rows = sqlx::query(sql).bind(name).fetch_all(&mut *tx).await?;
+    let mut ids = query(sql).bind(name).all(connection, id)?;
     let sql = "SELECT id FROM snapshots WHERE json_extract(doc, '$.host') = ? ORDER BY id";
-    rows.extend(sqlx::query(sql).bind(name).fetch_all(&mut *tx).await?);
-    if !rows.is_empty() {
-        let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    ids.extend(query(sql).bind(name).all(connection, id)?);
+    if !ids.is_empty() {
         return Err(in_use(name, &ids).into());
     }
-    sqlx::query("DELETE FROM hosts WHERE name = ?").bind(name).execute(&mut *tx).await?;
-    tx.commit().await?;
+    query("DELETE FROM hosts WHERE name = ?").bind(name).run(connection)?;
     Ok(gone)
 }
 
@@ -102,15 +96,14 @@ fn in_use(name: &str, ids: &[String]) -> Error {
 }
 
 /// The engine's own machine gets its row with the first sign.
-pub(super) async fn health(
-    connection: &mut SqliteConnection,
+pub(super) fn health(
+    connection: &Connection,
     name: &str,
     sign: &HostSign,
     facts: Option<&serde_json::Value>,
     now: Timestamp,
 ) -> Attempt<HostRecord> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let mut record = match find(&mut tx, name).await? {
+    let mut record = match find(connection, name)? {
         Some(record) => record,
         None if name == LOCAL => HostRecord::new(Host::local()),
         None => return Err(absent(name).into()),
@@ -118,38 +111,38 @@ pub(super) async fn health(
     record.health = record.health.after(sign, record.host.is_local(), now);
     record.facts = facts.cloned().or(record.facts);
     record.version += 1;
-    write(&mut tx, &record).await?;
-    tx.commit().await?;
+    write(connection, &record)?;
     Ok(record)
 }
 
-pub(super) async fn loads(connection: &mut SqliteConnection) -> Attempt<BTreeMap<String, HostLoad>> {
+pub(super) fn loads(connection: &Connection) -> Attempt<BTreeMap<String, HostLoad>> {
     let sql = "SELECT json_extract(doc, '$.host'), count(*), \
                total(json_extract(spec, '$.resources.cpu')), \
                CAST(total(json_extract(spec, '$.resources.memory_mb')) AS INTEGER), \
                CAST(total(json_extract(spec, '$.resources.disk_mb')) AS INTEGER) \
                FROM sandboxes INDEXED BY sandboxes_living WHERE state <> 'destroyed' GROUP BY 1";
-    let rows = sqlx::query(sql).fetch_all(connection).await?;
-    rows.iter()
-        .map(|row| {
-            let load = HostLoad {
-                sandboxes: u32::try_from(row.try_get::<i64, _>(1)?).unwrap_or(u32::MAX),
-                cpu: row.try_get(2)?,
-                memory_mb: count(row.try_get(3)?)?,
-                disk_mb: count(row.try_get(4)?)?,
-            };
-            Ok((row.try_get(0)?, load))
-        })
-        .collect()
+    let mut loads = BTreeMap::new();
+    query(sql).each(connection, |row| {
+        let load = HostLoad {
+            sandboxes: u32::try_from(row.get::<_, i64>(1)?).unwrap_or(u32::MAX),
+            cpu: row.get(2)?,
+            memory_mb: count(row.get(3)?)?,
+            disk_mb: count(row.get(4)?)?,
+        };
+        loads.insert(row.get(0)?, load);
+        Ok(())
+    })?;
+    Ok(loads)
 }
 
 /// A sandbox is written only for a host that is there: its removal may have come in between.
-pub(super) async fn require(connection: &mut SqliteConnection, record: &SandboxRecord) -> Attempt<()> {
+pub(super) fn require(connection: &Connection, record: &SandboxRecord) -> Attempt<()> {
     let name = &record.sandbox.host;
     if name == LOCAL || !record.state().is_living() {
         return Ok(());
     }
-    let found =
-        sqlx::query("SELECT 1 FROM hosts WHERE name = ?").bind(name).fetch_optional(connection).await?;
-    found.map(drop).ok_or_else(|| absent(name).into())
+    if query("SELECT 1 FROM hosts WHERE name = ?").bind(name).any(connection)? {
+        return Ok(());
+    }
+    Err(absent(name).into())
 }

@@ -1,11 +1,11 @@
 //! API keys.
 
 use jiff::Timestamp;
+use rusqlite::{Connection, Row};
 use sandboxer_core::{Error, ErrorKind, KeyId};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection as _, Row as _};
 
 use super::fault::Attempt;
+use super::query::query;
 use super::rows::{micros, moment};
 use crate::model::KeyRecord;
 
@@ -16,22 +16,22 @@ macro_rules! select_key {
     };
 }
 
-fn record(row: &SqliteRow) -> Attempt<KeyRecord> {
+fn record(row: &Row<'_>) -> Attempt<KeyRecord> {
     Ok(KeyRecord {
-        key_id: row.try_get::<&str, _>(0)?.parse()?,
-        name: row.try_get(1)?,
-        actor: row.try_get::<&str, _>(2)?.parse()?,
-        hash: row.try_get(3)?,
-        created_at: moment(row.try_get(4)?)?,
-        expires_at: row.try_get::<Option<i64>, _>(5)?.map(moment).transpose()?,
-        revoked_at: row.try_get::<Option<i64>, _>(6)?.map(moment).transpose()?,
-        organisation: row.try_get(7)?,
-        workspace: row.try_get(8)?,
+        key_id: row.get_ref(0)?.as_str()?.parse()?,
+        name: row.get(1)?,
+        actor: row.get_ref(2)?.as_str()?.parse()?,
+        hash: row.get(3)?,
+        created_at: moment(row.get(4)?)?,
+        expires_at: row.get::<_, Option<i64>>(5)?.map(moment).transpose()?,
+        revoked_at: row.get::<_, Option<i64>>(6)?.map(moment).transpose()?,
+        organisation: row.get(7)?,
+        workspace: row.get(8)?,
     })
 }
 
-pub(super) async fn insert(connection: &mut SqliteConnection, key: &KeyRecord) -> Attempt<()> {
-    sqlx::query(
+pub(super) fn insert(connection: &Connection, key: &KeyRecord) -> Attempt<()> {
+    query(
         "INSERT INTO api_keys (key_id, name, actor, hash, created_at, expires_at, revoked_at, organisation, workspace) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
@@ -44,38 +44,28 @@ pub(super) async fn insert(connection: &mut SqliteConnection, key: &KeyRecord) -
     .bind(key.revoked_at.map(micros))
     .bind(&key.organisation)
     .bind(&key.workspace)
-    .execute(connection)
-    .await?;
+    .run(connection)?;
     Ok(())
 }
 
-pub(super) async fn list(connection: &mut SqliteConnection) -> Attempt<Vec<KeyRecord>> {
-    sqlx::query(select_key!("ORDER BY key_id DESC")).fetch_all(connection).await?.iter().map(record).collect()
+pub(super) fn list(connection: &Connection) -> Attempt<Vec<KeyRecord>> {
+    query(select_key!("ORDER BY key_id DESC")).all(connection, record)
 }
 
-pub(super) async fn find(connection: &mut SqliteConnection, hash: &str) -> Attempt<Option<KeyRecord>> {
-    let row = sqlx::query(select_key!("WHERE hash = ?")).bind(hash).fetch_optional(connection).await?;
-    row.as_ref().map(record).transpose()
+pub(super) fn find(connection: &Connection, hash: &str) -> Attempt<Option<KeyRecord>> {
+    query(select_key!("WHERE hash = ?")).bind(hash).first(connection, record)
 }
 
-pub(super) async fn revoke(
-    connection: &mut SqliteConnection,
-    id: KeyId,
-    now: Timestamp,
-) -> Attempt<KeyRecord> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+pub(super) fn revoke(connection: &Connection, id: KeyId, now: Timestamp) -> Attempt<KeyRecord> {
     let text = id.to_string();
-    sqlx::query("UPDATE api_keys SET revoked_at = ? WHERE key_id = ? AND revoked_at IS NULL")
+    query("UPDATE api_keys SET revoked_at = ? WHERE key_id = ? AND revoked_at IS NULL")
         .bind(micros(now))
         .bind(&text)
-        .execute(&mut *tx)
-        .await?;
-    let row = sqlx::query(select_key!("WHERE key_id = ?")).bind(&text).fetch_optional(&mut *tx).await?;
-    let row = row.ok_or_else(|| {
+        .run(connection)?;
+    let found = query(select_key!("WHERE key_id = ?")).bind(&text).first(connection, record)?;
+    found.ok_or_else(|| {
         Error::new(ErrorKind::NotFound, format!("there is no API key `{text}`"))
             .with_hint("`sandboxer keys list` shows what is there")
-    })?;
-    let key = record(&row)?;
-    tx.commit().await?;
-    Ok(key)
+            .into()
+    })
 }

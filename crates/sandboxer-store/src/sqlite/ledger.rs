@@ -20,12 +20,12 @@ mod transfer;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use rusqlite::Connection;
 use sandboxer_core::extension::Usage;
 use sandboxer_core::ledger::{Account, Budget, Entry, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::{Money, Result, SandboxId};
-use sqlx::sqlite::SqliteConnection;
 
 use super::SqliteStore;
 use super::fault::Attempt;
@@ -34,19 +34,15 @@ use crate::ledger::{Audit, Books, EntryFilter, Ledger, MeterFilter, OwnKey, Tran
 pub(super) use transfer::Queue;
 
 /// What a change of a sandbox does to the books, in the transaction of the change.
-pub(super) async fn apply(
-    connection: &mut SqliteConnection,
-    record: &SandboxRecord,
-    books: &Books,
-) -> Attempt<()> {
+pub(super) fn apply(connection: &Connection, record: &SandboxRecord, books: &Books) -> Attempt<()> {
     if let Some(hold) = &books.hold {
-        holds::hold(connection, record.id(), hold).await?;
+        holds::hold(connection, record.id(), hold)?;
     }
     if !books.meters.is_empty() {
-        meters::write(connection, record, &books.meters).await?;
+        meters::write(connection, record, &books.meters)?;
     }
     if let Some(settle) = &books.settle {
-        holds::settle(connection, record.id(), settle).await?;
+        holds::settle(connection, record.id(), settle)?;
     }
     Ok(())
 }
@@ -58,69 +54,62 @@ impl Ledger for SqliteStore {
     }
 
     async fn account(&self, account: &str) -> Result<Option<Account>> {
-        match self.direct.read(|connection| accounts::direct(connection, account)) {
-            Some(found) => Ok(found),
-            None => read!(self, "account", c => accounts::get(c, account)),
-        }
+        self.read("account", |c| accounts::get(c, account))
     }
 
     async fn accounts(&self) -> Result<Vec<Account>> {
-        read!(self, "accounts", c => accounts::list(c))
+        self.read("accounts", accounts::list)
     }
 
     async fn overdraft(&self, account: &str, overdraft: Money) -> Result<Account> {
-        write!(self, "overdraft", c => accounts::overdraft(c, account, overdraft))
+        self.write("overdraft", |c| accounts::overdraft(c, account, overdraft)).await
     }
 
     async fn entries(&self, filter: &EntryFilter, after: i64, limit: Limit) -> Result<Vec<Entry>> {
-        read!(self, "entries", c => entries::after(c, filter, after, limit))
+        self.read_much("entries", |c| entries::after(c, filter, after, limit))
     }
 
     async fn budget(&self, subject: &str, period: Period, limit: Option<Money>) -> Result<()> {
-        write!(self, "budget", c => budgets::set(c, subject, period, limit))
+        self.write("budget", |c| budgets::set(c, subject, period, limit)).await
     }
 
     async fn budgets(&self, now: Timestamp) -> Result<Vec<Budget>> {
-        read!(self, "budgets", c => budgets::list(c, now))
+        self.read("budgets", |c| budgets::list(c, now))
     }
 
     async fn meters(&self, filter: &MeterFilter, cursor: Option<&str>, limit: Limit) -> Result<Page<Meter>> {
-        read!(self, "meters", c => meters::list(c, filter, cursor, limit))
+        self.read_much("meters", |c| meters::list(c, filter, cursor, limit))
     }
 
     async fn seen_alive(&self, sandbox: SandboxId, at: Timestamp, usage: Option<&Usage>) -> Result<()> {
         // Asked for every sandbox every few moments, and most have no meters: only who has one takes the write lock.
-        if !read!(self, "seen_alive", c => meters::is_news(c, sandbox, at))? {
+        if !self.read("seen_alive", |c| meters::is_news(c, sandbox, at))? {
             return Ok(());
         }
-        write!(self, "seen_alive", c => meters::seen_alive(c, sandbox, at, usage))
+        self.write("seen_alive", |c| meters::seen_alive(c, sandbox, at, usage)).await
     }
 
     async fn last_alive(&self, sandbox: SandboxId) -> Result<Option<(Timestamp, Option<Usage>)>> {
-        read!(self, "last_alive", c => meters::last_alive(c, sandbox))
+        self.read("last_alive", |c| meters::last_alive(c, sandbox))
     }
 
     async fn audit(&self) -> Result<Audit> {
-        read!(self, "audit", c => audit::audit(c))
+        self.read_much("audit", audit::audit)
     }
 
     async fn own_key_put(&self, key: &OwnKey) -> Result<()> {
-        write!(self, "own_key_put", c => own_keys::put(c, key))
+        self.write("own_key_put", |c| own_keys::put(c, key)).await
     }
 
     async fn own_key(&self, organisation: &str, workspace: &str, extension: &str) -> Result<Option<OwnKey>> {
-        let read = |c: &rusqlite::Connection| own_keys::direct(c, organisation, workspace, extension);
-        match self.direct.read(read) {
-            Some(found) => Ok(found),
-            None => read!(self, "own_key", c => own_keys::find(c, organisation, workspace, extension)),
-        }
+        self.read("own_key", |c| own_keys::find(c, organisation, workspace, extension))
     }
 
     async fn own_keys(&self) -> Result<Vec<OwnKey>> {
-        read!(self, "own_keys", c => own_keys::list(c))
+        self.read("own_keys", own_keys::list)
     }
 
     async fn own_key_remove(&self, organisation: &str, workspace: &str, extension: &str) -> Result<OwnKey> {
-        write!(self, "own_key_remove", c => own_keys::remove(c, organisation, workspace, extension))
+        self.write("own_key_remove", |c| own_keys::remove(c, organisation, workspace, extension)).await
     }
 }

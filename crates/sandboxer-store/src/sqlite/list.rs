@@ -4,13 +4,13 @@
 //! or a second, so it is not left to guesses about data that SQLite has no statistics of: with several conditions
 //! the one that fits the fewest rows leads.
 
+use rusqlite::Connection;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::{Error, ErrorKind, SandboxId, State};
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{QueryBuilder, Row as _, Sqlite};
 
 use super::fault::Attempt;
+use super::query::{Query, query};
 use crate::model::Filter;
 
 /// Counting stops here: an index of this many rows is walked in about a millisecond.
@@ -27,22 +27,18 @@ pub(super) enum Lead<'a> {
     State(State),
 }
 
-pub(super) async fn list(
-    connection: &mut SqliteConnection,
+pub(super) fn list(
+    connection: &Connection,
     filter: &Filter,
     cursor: Option<&str>,
     limit: Limit,
 ) -> Attempt<Page<Sandbox>> {
     let before = cursor.map(read_cursor).transpose()?;
-    let lead = lead(connection, filter).await?;
-    let mut query = page_query(lead, filter, before, limit);
-    let rows = query.build().fetch_all(connection).await?;
-    let wanted = limit.get() as usize;
-    let mut items = Vec::with_capacity(wanted.min(rows.len()));
-    for row in rows.iter().take(wanted) {
-        items.push(serde_json::from_str::<Sandbox>(row.try_get(0)?)?);
-    }
-    let more = rows.len() > wanted;
+    let lead = lead(connection, filter)?;
+    let mut items = page_query(lead, filter, before, limit)
+        .all(connection, |row| Ok(serde_json::from_str::<Sandbox>(row.get_ref(0)?.as_str()?)?))?;
+    let more = items.len() > limit.get() as usize;
+    items.truncate(limit.get() as usize);
     let next_cursor = items.last().filter(|_| more).map(|last| write_cursor(last.sandbox_id));
     Ok(Page { items, next_cursor })
 }
@@ -68,7 +64,7 @@ fn living_only(filter: &Filter) -> bool {
     }
 }
 
-pub(super) async fn lead<'a>(connection: &mut SqliteConnection, filter: &'a Filter) -> Attempt<Lead<'a>> {
+pub(super) fn lead<'a>(connection: &Connection, filter: &'a Filter) -> Attempt<Lead<'a>> {
     let labels = filter.labels.iter().map(|(name, value)| Lead::Label(name, value));
     let owner = filter.owner_key.as_deref().map(Lead::Owner);
     let leads: Vec<Lead<'a>> = owner.into_iter().chain(labels).collect();
@@ -79,10 +75,10 @@ pub(super) async fn lead<'a>(connection: &mut SqliteConnection, filter: &'a Filt
     }
     let mut best = (ENOUGH + 1, leads[0]);
     for lead in leads {
-        let mut query = QueryBuilder::new("SELECT count(*) FROM (SELECT 1");
+        let mut query = query("SELECT count(*) FROM (SELECT 1");
         push_lead(&mut query, lead, filter, "");
         query.push(" LIMIT ").push_bind(ENOUGH).push(")");
-        let size: i64 = query.build().fetch_one(&mut *connection).await?.try_get(0)?;
+        let size: i64 = query.one(connection, |row| Ok(row.get(0)?))?;
         if size < best.0 {
             best = (size, lead);
         }
@@ -91,7 +87,7 @@ pub(super) async fn lead<'a>(connection: &mut SqliteConnection, filter: &'a Filt
 }
 
 /// `FROM` and `WHERE` of the leading condition, with the one index that it walks.
-fn push_lead(query: &mut QueryBuilder<Sqlite>, lead: Lead<'_>, filter: &Filter, join: &str) {
+fn push_lead<'a>(query: &mut Query<'a>, lead: Lead<'a>, filter: &Filter, join: &str) {
     let living = living_only(filter);
     match (lead, filter.state) {
         (Lead::Everything, _) if living => {
@@ -105,14 +101,14 @@ fn push_lead(query: &mut QueryBuilder<Sqlite>, lead: Lead<'_>, filter: &Filter, 
             .push(" FROM sandboxes s INDEXED BY sandboxes_owner_state WHERE s.state = ")
             .push_bind(state.as_str())
             .push(" AND s.owner_key = ")
-            .push_bind(owner.to_owned()),
+            .push_bind(owner),
         (Lead::Owner(owner), None) => query
             .push(if living {
                 " FROM sandboxes s INDEXED BY sandboxes_owner_living WHERE s.state <> 'destroyed' AND s.owner_key = "
             } else {
                 " FROM sandboxes s INDEXED BY sandboxes_owner WHERE s.owner_key = "
             })
-            .push_bind(owner.to_owned()),
+            .push_bind(owner),
         (Lead::Label(name, value), _) => query
             .push(if living {
                 " FROM sandbox_labels k INDEXED BY sandbox_labels_living "
@@ -121,32 +117,32 @@ fn push_lead(query: &mut QueryBuilder<Sqlite>, lead: Lead<'_>, filter: &Filter, 
             })
             .push(join)
             .push(if living { " WHERE k.living = 1 AND k.name = " } else { " WHERE k.name = " })
-            .push_bind(name.to_owned())
+            .push_bind(name)
             .push(" AND k.value = ")
-            .push_bind(value.to_owned()),
+            .push_bind(value),
     };
 }
 
 /// The whole statement: the leading condition, the others, the page.
-pub(super) fn page_query(
-    lead: Lead<'_>,
-    filter: &Filter,
+pub(super) fn page_query<'a>(
+    lead: Lead<'a>,
+    filter: &'a Filter,
     before: Option<SandboxId>,
     limit: Limit,
-) -> QueryBuilder<Sqlite> {
-    let mut query = QueryBuilder::new("SELECT s.doc");
+) -> Query<'a> {
+    let mut query = query("SELECT s.doc");
     // CROSS JOIN fixes the order: labels first, then each one's sandbox.
     push_lead(&mut query, lead, filter, "CROSS JOIN sandboxes s ON s.id = k.id");
     if let (Lead::Label(..), Some(state)) = (lead, filter.state) {
         query.push(" AND s.state = ").push_bind(state.as_str());
     }
     if let (Lead::Label(..), Some(owner)) = (lead, &filter.owner_key) {
-        query.push(" AND s.owner_key = ").push_bind(owner.clone());
+        query.push(" AND s.owner_key = ").push_bind(owner);
     }
     let leading = if let Lead::Label(name, _) = lead { Some(name) } else { None };
     for (name, value) in filter.labels.iter().filter(|(name, _)| Some(name.as_str()) != leading) {
         query.push(" AND EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.id = s.id AND l.name = ");
-        query.push_bind(name.clone()).push(" AND l.value = ").push_bind(value.clone()).push(")");
+        query.push_bind(name).push(" AND l.value = ").push_bind(value).push(")");
     }
     let id = if leading.is_some() { "k.id" } else { "s.id" };
     // The first page begins above every id, so that it is the same statement as the others.

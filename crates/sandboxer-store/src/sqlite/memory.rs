@@ -6,13 +6,13 @@ mod slots;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use rusqlite::{Connection, Row};
 use sandboxer_core::route::{Backend, Breaker, Digest, ExtensionLimits, Slots};
 use sandboxer_core::{Dur, Result, SandboxId};
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::SqliteStore;
 use super::fault::Attempt;
+use super::query::query;
 use super::rows::micros;
 use crate::memory::{RouteFailure, RouteMemory, RoutePast};
 
@@ -23,29 +23,30 @@ pub(super) const PAST: &str = "\
     UNION ALL \
     SELECT class, extension, host, failures, open_until, probe_until, NULL, last_at, reason FROM route_breakers";
 
-async fn past(connection: &mut SqliteConnection, profile: &str) -> Attempt<RoutePast> {
+fn past(connection: &Connection, profile: &str) -> Attempt<RoutePast> {
     let mut out = RoutePast::default();
-    for row in sqlx::query(PAST).bind(profile).fetch_all(connection).await? {
-        match row.try_get::<Option<&str>, _>(0)? {
-            None => out.latency.push((backend(&row)?, latency::digest(&row)?)),
-            Some(class) => out.breakers.push((backend(&row)?, breakers::breaker(class, &row)?)),
+    query(PAST).bind(profile).each(connection, |row| {
+        match row.get_ref(0)?.as_str_or_null()? {
+            None => out.latency.push((backend(row)?, latency::digest(row)?)),
+            Some(class) => out.breakers.push((backend(row)?, breakers::breaker(class, row)?)),
         }
-    }
+        Ok(())
+    })?;
     Ok(out)
 }
 
-fn backend(row: &SqliteRow) -> Attempt<Backend> {
-    Ok(Backend { extension: row.try_get(1)?, host: row.try_get(2)? })
+fn backend(row: &Row<'_>) -> Attempt<Backend> {
+    Ok(Backend { extension: row.get(1)?, host: row.get(2)? })
 }
 
-async fn forget(connection: &mut SqliteConnection, before: Timestamp) -> Attempt<()> {
+fn forget(connection: &Connection, before: Timestamp) -> Attempt<()> {
     for sql in [
         "DELETE FROM route_latency WHERE updated_at < ?",
         "DELETE FROM route_breakers WHERE max(last_at, coalesce(open_until, 0)) < ?",
         "DELETE FROM route_slots WHERE taken_at < ? AND NOT EXISTS \
          (SELECT 1 FROM sandboxes WHERE id = sandbox_id AND state <> 'destroyed')",
     ] {
-        sqlx::query(sql).bind(micros(before)).execute(&mut *connection).await?;
+        query(sql).bind(micros(before)).run(connection)?;
     }
     Ok(())
 }
@@ -53,7 +54,7 @@ async fn forget(connection: &mut SqliteConnection, before: Timestamp) -> Attempt
 #[async_trait]
 impl RouteMemory for SqliteStore {
     async fn route_past(&self, profile: &str) -> Result<RoutePast> {
-        read!(self, "route_past", c => past(c, profile))
+        self.read("route_past", |c| past(c, profile))
     }
 
     async fn route_ready(
@@ -63,7 +64,7 @@ impl RouteMemory for SqliteStore {
         took: Dur,
         now: Timestamp,
     ) -> Result<Digest> {
-        write!(self, "route_ready", c => latency::add(c, backend, profile, took, now))
+        self.write("route_ready", |c| latency::add(c, backend, profile, took, now)).await
     }
 
     async fn route_failed(
@@ -72,19 +73,19 @@ impl RouteMemory for SqliteStore {
         failure: &RouteFailure<'_>,
         now: Timestamp,
     ) -> Result<Breaker> {
-        write!(self, "route_failed", c => breakers::failed(c, backend, failure, now))
+        self.write("route_failed", |c| breakers::failed(c, backend, failure, now)).await
     }
 
     async fn route_probe(&self, backend: &Backend, until: Timestamp, now: Timestamp) -> Result<bool> {
-        write!(self, "route_probe", c => breakers::probe(c, backend, until, now))
+        self.write("route_probe", |c| breakers::probe(c, backend, until, now)).await
     }
 
     async fn route_unprobe(&self, backend: &Backend) -> Result<()> {
-        write!(self, "route_unprobe", c => breakers::unprobe(c, backend))
+        self.write("route_unprobe", |c| breakers::unprobe(c, backend)).await
     }
 
     async fn route_slots(&self, extension: &str, limits: &ExtensionLimits, now: Timestamp) -> Result<Slots> {
-        read!(self, "route_slots", c => slots::taken(c, extension, None, limits, now))
+        self.read("route_slots", |c| slots::taken(c, extension, None, limits, now))
     }
 
     async fn route_slot_take(
@@ -94,14 +95,14 @@ impl RouteMemory for SqliteStore {
         limits: &ExtensionLimits,
         now: Timestamp,
     ) -> Result<Option<String>> {
-        write!(self, "route_slot_take", c => slots::take(c, extension, sandbox, limits, now))
+        self.write("route_slot_take", |c| slots::take(c, extension, sandbox, limits, now)).await
     }
 
     async fn route_slots_adopt(&self, extension: &str) -> Result<()> {
-        write!(self, "route_slots_adopt", c => slots::adopt(c, extension))
+        self.write("route_slots_adopt", |c| slots::adopt(c, extension)).await
     }
 
     async fn route_forget(&self, before: Timestamp) -> Result<()> {
-        write!(self, "route_forget", c => forget(c, before))
+        self.write("route_forget", |c| forget(c, before)).await
     }
 }

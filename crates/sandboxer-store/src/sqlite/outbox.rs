@@ -3,10 +3,10 @@
 //! Only the oldest row of a sandbox and sink is a `head` and can be claimed; delivering it makes the next one head.
 
 use jiff::Timestamp;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection as _, Row as _};
+use rusqlite::Connection;
 
 use super::fault::Attempt;
+use super::query::query;
 use super::rows::{count, micros, moment};
 use crate::model::{Delivery, OutboxStats};
 use crate::outgoing::{EventPattern, Outlet};
@@ -44,116 +44,94 @@ pub(super) fn outlets(sinks: &[Outlet]) -> String {
 }
 
 /// A row per sink for each event of a sandbox after the sequence `last`.
-pub(super) async fn enqueue(
-    connection: &mut SqliteConnection,
-    sinks: &str,
-    subject: &str,
-    last: i64,
-) -> Attempt<()> {
-    sqlx::query(ENQUEUE).bind(subject).bind(last).bind(sinks).execute(connection).await?;
+pub(super) fn enqueue(connection: &Connection, sinks: &str, subject: &str, last: i64) -> Attempt<()> {
+    query(ENQUEUE).bind(subject).bind(last).bind(sinks).run(connection)?;
     Ok(())
 }
 
-pub(super) async fn is_due(connection: &mut SqliteConnection, sink: &str, now: Timestamp) -> Attempt<bool> {
-    Ok(sqlx::query(IS_DUE).bind(sink).bind(micros(now)).fetch_optional(connection).await?.is_some())
+pub(super) fn is_due(connection: &Connection, sink: &str, now: Timestamp) -> Attempt<bool> {
+    query(IS_DUE).bind(sink).bind(micros(now)).any(connection)
 }
 
-pub(super) async fn claim(
-    connection: &mut SqliteConnection,
+pub(super) fn claim(
+    connection: &Connection,
     sink: &str,
     owner: &str,
     now: Timestamp,
     until: Timestamp,
     max: u32,
 ) -> Attempt<Vec<Delivery>> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let rows = sqlx::query(DUE).bind(sink).bind(micros(now)).bind(max).fetch_all(&mut *tx).await?;
-    let mut out = Vec::with_capacity(rows.len());
-    for row in &rows {
-        out.push(Delivery {
-            id: row.try_get(0)?,
+    let out = query(DUE).bind(sink).bind(micros(now)).bind(max).all(connection, |row| {
+        Ok(Delivery {
+            id: row.get(0)?,
             sink: sink.to_owned(),
-            attempts: row.try_get(1)?,
-            event: serde_json::from_str(row.try_get(2)?)?,
-            queued_at: moment(row.try_get(3)?)?,
-        });
-    }
+            attempts: row.get(1)?,
+            event: serde_json::from_str(row.get_ref(2)?.as_str()?)?,
+            queued_at: moment(row.get(3)?)?,
+        })
+    })?;
     let ids = serde_json::Value::from(out.iter().map(|delivery| delivery.id).collect::<Vec<_>>()).to_string();
     // Counted now and not at the answer: a delivery that kills its claimer is a try as well.
-    sqlx::query(
+    query(
         "UPDATE outbox SET next_at = ?, claimed_by = ?, attempts = attempts + 1 \
          WHERE id IN (SELECT value FROM json_each(?))",
     )
     .bind(micros(until))
     .bind(owner)
     .bind(ids)
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await?;
+    .run(connection)?;
     Ok(out)
 }
 
 /// Delivered. Saying so twice is fine.
-pub(super) async fn done(connection: &mut SqliteConnection, id: i64) -> Attempt<()> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    if !take_out(&mut tx, id).await? {
+pub(super) fn done(connection: &Connection, id: i64) -> Attempt<()> {
+    if !take_out(connection, id)? {
         // Its endpoint was disabled while this one was on its way.
-        sqlx::query("DELETE FROM dead_letters WHERE id = ?").bind(id).execute(&mut *tx).await?;
+        query("DELETE FROM dead_letters WHERE id = ?").bind(id).run(connection)?;
     }
-    tx.commit().await?;
     Ok(())
 }
 
 /// Takes a delivery from the queue and makes the next of its sandbox and sink the head. False when it was not there.
-pub(super) async fn take_out(connection: &mut SqliteConnection, id: i64) -> Attempt<bool> {
-    let gone = sqlx::query("DELETE FROM outbox WHERE id = ? RETURNING subject, sink")
+pub(super) fn take_out(connection: &Connection, id: i64) -> Attempt<bool> {
+    let gone = query("DELETE FROM outbox WHERE id = ? RETURNING subject, sink")
         .bind(id)
-        .fetch_optional(&mut *connection)
-        .await?;
-    let Some(gone) = gone else { return Ok(false) };
-    let (subject, sink): (&str, &str) = (gone.try_get(0)?, gone.try_get(1)?);
-    sqlx::query(
+        .first(connection, |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let Some((subject, sink)) = gone else { return Ok(false) };
+    query(
         "UPDATE outbox SET head = 1 WHERE id = (SELECT min(id) FROM outbox WHERE subject = ? AND sink = ?)",
     )
     .bind(subject)
     .bind(sink)
-    .execute(connection)
-    .await?;
+    .run(connection)?;
     Ok(true)
 }
 
-pub(super) async fn claimers(connection: &mut SqliteConnection) -> Attempt<Vec<String>> {
-    Ok(sqlx::query_scalar(CLAIMERS).fetch_all(connection).await?)
+pub(super) fn claimers(connection: &Connection) -> Attempt<Vec<String>> {
+    query(CLAIMERS).all(connection, |row| Ok(row.get(0)?))
 }
 
 /// Ends the claims of somebody who is no more.
-pub(super) async fn release(connection: &mut SqliteConnection, owner: &str, now: Timestamp) -> Attempt<u64> {
-    let done = sqlx::query(
+pub(super) fn release(connection: &Connection, owner: &str, now: Timestamp) -> Attempt<u64> {
+    let done = query(
         "UPDATE outbox SET next_at = min(next_at, ?), claimed_by = NULL WHERE claimed_by = ? AND head = 1",
     )
     .bind(micros(now))
     .bind(owner)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected())
+    .run(connection)?;
+    Ok(done as u64)
 }
 
 /// What waits for its next try is due now. Whoever leaves a webhook alone sees by its version that this is over.
-pub(super) async fn hurry(connection: &mut SqliteConnection, sink: &str, now: Timestamp) -> Attempt<u64> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let done = sqlx::query(
+pub(super) fn hurry(connection: &Connection, sink: &str, now: Timestamp) -> Attempt<u64> {
+    let done = query(
         "UPDATE outbox SET next_at = ?1 WHERE sink = ?2 AND head = 1 AND next_at > ?1 AND claimed_by IS NULL",
     )
     .bind(micros(now))
     .bind(sink)
-    .execute(&mut *tx)
-    .await?;
-    sqlx::query("UPDATE webhooks SET version = version + 1 WHERE id = ?")
-        .bind(sink)
-        .execute(&mut *tx)
-        .await?;
-    tx.commit().await?;
-    Ok(done.rows_affected())
+    .run(connection)?;
+    query("UPDATE webhooks SET version = version + 1 WHERE id = ?").bind(sink).run(connection)?;
+    Ok(done as u64)
 }
 
 /// A text as it is kept.
@@ -161,23 +139,17 @@ pub(super) fn shortened(error: &str) -> String {
     error.chars().take(LONGEST_ERROR).collect()
 }
 
-pub(super) async fn retry(
-    connection: &mut SqliteConnection,
-    id: i64,
-    next_at: Timestamp,
-    error: &str,
-) -> Attempt<()> {
-    sqlx::query("UPDATE outbox SET next_at = ?, last_error = ?, claimed_by = NULL WHERE id = ?")
+pub(super) fn retry(connection: &Connection, id: i64, next_at: Timestamp, error: &str) -> Attempt<()> {
+    query("UPDATE outbox SET next_at = ?, last_error = ?, claimed_by = NULL WHERE id = ?")
         .bind(micros(next_at))
         .bind(shortened(error))
         .bind(id)
-        .execute(connection)
-        .await?;
+        .run(connection)?;
     Ok(())
 }
 
-pub(super) async fn stats(connection: &mut SqliteConnection, sink: &str) -> Attempt<OutboxStats> {
-    let row = sqlx::query(
+pub(super) fn stats(connection: &Connection, sink: &str) -> Attempt<OutboxStats> {
+    query(
         "SELECT (SELECT count(*) FROM outbox WHERE sink = ?1), \
                 (SELECT created_at FROM outbox WHERE sink = ?1 ORDER BY id LIMIT 1), \
                 (SELECT last_error FROM outbox WHERE sink = ?1 AND head = 1 AND last_error IS NOT NULL \
@@ -185,12 +157,12 @@ pub(super) async fn stats(connection: &mut SqliteConnection, sink: &str) -> Atte
                 (SELECT min(next_at) FROM outbox WHERE sink = ?1 AND head = 1)",
     )
     .bind(sink)
-    .fetch_one(connection)
-    .await?;
-    Ok(OutboxStats {
-        pending: count(row.try_get(0)?)?,
-        oldest: row.try_get::<Option<i64>, _>(1)?.map(moment).transpose()?,
-        last_error: row.try_get(2)?,
-        next_at: row.try_get::<Option<i64>, _>(3)?.map(moment).transpose()?,
+    .one(connection, |row| {
+        Ok(OutboxStats {
+            pending: count(row.get(0)?)?,
+            oldest: row.get::<_, Option<i64>>(1)?.map(moment).transpose()?,
+            last_error: row.get(2)?,
+            next_at: row.get::<_, Option<i64>>(3)?.map(moment).transpose()?,
+        })
     })
 }

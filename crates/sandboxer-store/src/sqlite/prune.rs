@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection as _, Row as _};
+use rusqlite::Connection;
 
 use super::fault::Attempt;
+use super::query::query;
 use super::rows::micros;
 
 /// Sandboxes looked at in one transaction; with their events some milliseconds of work.
@@ -42,48 +42,37 @@ pub(super) struct Bite {
 
 /// Removes the next few sandboxes that were destroyed before the moment, of which everything is delivered, no
 /// snapshot is kept and nothing is held. Their labels, events and idempotency keys go with them.
-pub(super) async fn bite(
-    connection: &mut SqliteConnection,
-    before: Timestamp,
-    place: &Place,
-) -> Attempt<Bite> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let rows = sqlx::query(OLD)
-        .bind(place.destroyed_at)
-        .bind(&place.id)
-        .bind(micros(before))
-        .bind(BITE)
-        .fetch_all(&mut *tx)
-        .await?;
-    let mut next = None;
-    let mut delivered = Vec::new();
-    for row in &rows {
-        let id: String = row.try_get(0)?;
-        if !row.try_get::<bool, _>(2)? {
-            delivered.push(id.clone());
-        }
-        next = Some(Place { destroyed_at: row.try_get(1)?, id });
-    }
+pub(super) fn bite(connection: &Connection, before: Timestamp, place: &Place) -> Attempt<Bite> {
+    let (mut looked_at, mut next, mut delivered) = (0, None, Vec::new());
+    query(OLD).bind(place.destroyed_at).bind(&place.id).bind(micros(before)).bind(BITE).each(
+        connection,
+        |row| {
+            let id: String = row.get(0)?;
+            if !row.get::<_, bool>(2)? {
+                delivered.push(id.clone());
+            }
+            next = Some(Place { destroyed_at: row.get(1)?, id });
+            looked_at += 1;
+            Ok(())
+        },
+    )?;
     let gone = delivered.len() as u64;
     if gone > 0 {
-        sqlx::query("DELETE FROM sandboxes WHERE id IN (SELECT value FROM json_each(?))")
+        query("DELETE FROM sandboxes WHERE id IN (SELECT value FROM json_each(?))")
             .bind(serde_json::Value::from(delivered).to_string())
-            .execute(&mut *tx)
-            .await?;
-        tx.commit().await?;
+            .run(connection)?;
     }
-    Ok(Bite { gone, next: next.filter(|_| rows.len() as i64 == BITE) })
+    Ok(Bite { gone, next: next.filter(|_| looked_at == BITE) })
 }
 
 /// Removes a few old keys of requests other than creates. True when there may be more.
-pub(super) async fn idempotency_keys(connection: &mut SqliteConnection, before: Timestamp) -> Attempt<bool> {
-    let done = sqlx::query(
+pub(super) fn idempotency_keys(connection: &Connection, before: Timestamp) -> Attempt<bool> {
+    let done = query(
         "DELETE FROM idempotency WHERE rowid IN \
          (SELECT rowid FROM idempotency WHERE sandbox_id IS NULL AND created_at < ? LIMIT ?)",
     )
     .bind(micros(before))
     .bind(BITE)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected() as i64 == BITE)
+    .run(connection)?;
+    Ok(done as i64 == BITE)
 }

@@ -1,9 +1,8 @@
 //! Between rows and values.
 
 use jiff::Timestamp;
+use rusqlite::Row;
 use sandboxer_core::sandbox::SandboxRecord;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
 use super::fault::{Attempt, Fault};
 use crate::model::{Lease, Stored};
@@ -19,19 +18,19 @@ macro_rules! select_stored {
 }
 pub(super) use select_stored;
 
-pub(super) fn stored(row: &SqliteRow) -> Attempt<Stored> {
-    let handle = row.try_get::<Option<&str>, _>(2)?.map(serde_json::from_str).transpose()?;
+pub(super) fn stored(row: &Row<'_>) -> Attempt<Stored> {
+    let handle = row.get_ref(2)?.as_str_or_null()?.map(serde_json::from_str).transpose()?;
     Ok(Stored {
         record: SandboxRecord {
-            sandbox: serde_json::from_str(row.try_get(0)?)?,
-            spec: serde_json::from_str(row.try_get(1)?)?,
+            sandbox: serde_json::from_str(row.get_ref(0)?.as_str()?)?,
+            spec: serde_json::from_str(row.get_ref(1)?.as_str()?)?,
             handle,
-            reuse_key: row.try_get(3)?,
-            owner_key: row.try_get(4)?,
-            bill: row.try_get::<Option<&str>, _>(8)?.map(serde_json::from_str).transpose()?,
+            reuse_key: row.get(3)?,
+            owner_key: row.get(4)?,
+            bill: row.get_ref(8)?.as_str_or_null()?.map(serde_json::from_str).transpose()?,
         },
-        version: count(row.try_get(5)?)?,
-        lease: lease(row.try_get(6)?, row.try_get(7)?)?,
+        version: count(row.get(5)?)?,
+        lease: lease(row.get(6)?, row.get(7)?)?,
     })
 }
 

@@ -1,15 +1,15 @@
 //! Sandboxes: insert, update, and the reads that the engine works with.
 
 use jiff::Timestamp;
+use rusqlite::{Connection, Row};
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::{Error, ErrorKind, Retry, SandboxId, State};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection as _, Row as _};
 
 use super::events::Journal;
 use super::fault::{Attempt, Fault};
 use super::idempotency::{self, Claim};
+use super::query::query;
 use super::rows::{count, lease, micros, select_stored, stored};
 use super::{hosts, ledger};
 use crate::model::{Insert, Inserted, Lease, LeaseChange, Step, Stored, Update};
@@ -51,61 +51,49 @@ impl Documents {
     }
 }
 
-pub(super) async fn insert(
-    connection: &mut SqliteConnection,
-    journal: &Journal,
-    insert: Insert,
-) -> Attempt<Inserted> {
+pub(super) fn insert(connection: &Connection, journal: &Journal, insert: Insert) -> Attempt<Inserted> {
     let Insert { record, steps, lease, idempotency, facts, books } = insert;
     walk(None, &steps, record.state())?;
     let documents = Documents::of(&record)?;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     if let Some(request) = &idempotency {
-        match idempotency::created(&mut tx, request).await? {
+        match idempotency::created(connection, request)? {
             Claim::Free => {}
             Claim::Made(id) => {
                 let found =
-                    get(&mut tx, id).await?.ok_or_else(|| Fault::internal("a key without its sandbox"))?;
+                    get(connection, id)?.ok_or_else(|| Fault::internal("a key without its sandbox"))?;
                 if !found.record.was_never_answered() {
                     return Ok(Inserted::Replayed(found));
                 }
-                idempotency::unlink(&mut tx, request).await?;
+                idempotency::unlink(connection, request)?;
             }
             Claim::Mismatch => return Ok(Inserted::Mismatch),
         }
     }
-    if let Some(found) = reusable(&mut tx, &record).await? {
+    if let Some(found) = reusable(connection, &record)? {
         if let Some(request) = &idempotency {
-            idempotency::link(&mut tx, request, found.record.id(), record.sandbox.created_at).await?;
-            tx.commit().await?;
+            idempotency::link(connection, request, found.record.id(), record.sandbox.created_at)?;
         }
         return Ok(Inserted::Reusable(found));
     }
-    hosts::require(&mut tx, &record).await?;
+    hosts::require(connection, &record)?;
     let (events, last) = (steps.len() + facts.len(), steps.last().map(|step| &step.event));
-    write_row(&mut tx, &record, events, last, &lease, &documents).await?;
-    write_labels(&mut tx, &record, &documents.labels).await?;
-    ledger::apply(&mut tx, &record, &books).await?;
-    journal.record(&mut tx, &record, 0, steps.into_iter().map(|step| step.event).chain(facts)).await?;
+    write_row(connection, &record, events, last, &lease, &documents)?;
+    write_labels(connection, &record, &documents.labels)?;
+    ledger::apply(connection, &record, &books)?;
+    journal.record(connection, &record, 0, steps.into_iter().map(|step| step.event).chain(facts))?;
     if let Some(request) = &idempotency {
-        idempotency::link(&mut tx, request, record.id(), record.sandbox.created_at).await?;
+        idempotency::link(connection, request, record.id(), record.sandbox.created_at)?;
     }
-    tx.commit().await?;
     Ok(Inserted::New(Stored { record, version: 1, lease: Some(lease) }))
 }
 
-async fn reusable(connection: &mut SqliteConnection, record: &SandboxRecord) -> Attempt<Option<Stored>> {
+fn reusable(connection: &Connection, record: &SandboxRecord) -> Attempt<Option<Stored>> {
     let Some(reuse_key) = &record.reuse_key else { return Ok(None) };
-    let row = sqlx::query(REUSABLE)
-        .bind(reuse_key)
-        .bind(&record.sandbox.config_hash)
-        .fetch_optional(connection)
-        .await?;
-    row.as_ref().map(stored).transpose()
+    query(REUSABLE).bind(reuse_key).bind(&record.sandbox.config_hash).first(connection, stored)
 }
 
-async fn write_row(
-    connection: &mut SqliteConnection,
+fn write_row(
+    connection: &Connection,
     record: &SandboxRecord,
     events: usize,
     last: Option<&NewEvent>,
@@ -115,7 +103,7 @@ async fn write_row(
     let sql = "INSERT INTO sandboxes (id, state, version, last_sequence, created_at, expires_at, destroyed_at, \
                reuse_key, config_hash, owner_key, lease_owner, lease_until, labels, doc, handle, spec, bill) \
                VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    sqlx::query(sql)
+    query(sql)
         .bind(record.id().to_string())
         .bind(record.state().as_str())
         .bind(events as i64)
@@ -132,27 +120,19 @@ async fn write_row(
         .bind(&documents.handle)
         .bind(&documents.spec)
         .bind(&documents.bill)
-        .execute(connection)
-        .await?;
+        .run(connection)?;
     Ok(())
 }
 
-async fn write_labels(
-    connection: &mut SqliteConnection,
-    record: &SandboxRecord,
-    labels: &str,
-) -> Attempt<()> {
+fn write_labels(connection: &Connection, record: &SandboxRecord, labels: &str) -> Attempt<()> {
     if record.sandbox.labels.is_empty() {
         return Ok(());
     }
-    sqlx::query(
-        "INSERT INTO sandbox_labels (id, name, value, living) SELECT ?, key, value, ? FROM json_each(?)",
-    )
-    .bind(record.id().to_string())
-    .bind(record.state().is_living())
-    .bind(labels)
-    .execute(connection)
-    .await?;
+    query("INSERT INTO sandbox_labels (id, name, value, living) SELECT ?, key, value, ? FROM json_each(?)")
+        .bind(record.id().to_string())
+        .bind(record.state().is_living())
+        .bind(labels)
+        .run(connection)?;
     Ok(())
 }
 
@@ -166,38 +146,32 @@ struct Before {
 }
 
 impl Before {
-    fn of(row: &SqliteRow) -> Attempt<Self> {
+    fn of(row: &Row<'_>) -> Attempt<Self> {
         Ok(Self {
-            version: count(row.try_get(0)?)?,
-            state: row.try_get::<&str, _>(1)?.parse()?,
-            last_sequence: count(row.try_get(2)?)?,
-            labels: row.try_get(3)?,
-            lease: lease(row.try_get(4)?, row.try_get(5)?)?,
+            version: count(row.get(0)?)?,
+            state: row.get_ref(1)?.as_str()?.parse()?,
+            last_sequence: count(row.get(2)?)?,
+            labels: row.get(3)?,
+            lease: lease(row.get(4)?, row.get(5)?)?,
         })
     }
 }
 
-pub(super) async fn update(
-    connection: &mut SqliteConnection,
-    journal: &Journal,
-    update: Update,
-) -> Attempt<Stored> {
+pub(super) fn update(connection: &Connection, journal: &Journal, update: Update) -> Attempt<Stored> {
     let Update { record, expected_version, steps, facts, lease, books } = update;
     let documents = Documents::of(&record)?;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let id = record.id().to_string();
     let sql =
         "SELECT version, state, last_sequence, labels, lease_owner, lease_until FROM sandboxes WHERE id = ?";
-    let row = sqlx::query(sql).bind(&id).fetch_optional(&mut *tx).await?.ok_or_else(|| {
+    let before = query(sql).bind(&id).first(connection, Before::of)?.ok_or_else(|| {
         Error::new(ErrorKind::SandboxNotFound, format!("there is no sandbox `{id}`"))
             .with_context("sandbox", &id)
     })?;
-    let before = Before::of(&row)?;
     if before.version != expected_version {
         return Err(conflict(&id, expected_version, before.version).into());
     }
     walk(Some(before.state), &steps, record.state())?;
-    hosts::require(&mut tx, &record).await?;
+    hosts::require(connection, &record)?;
     let lease = match lease {
         LeaseChange::Keep => before.lease,
         LeaseChange::Take(lease) => Some(lease),
@@ -205,7 +179,7 @@ pub(super) async fn update(
     };
     let new_events: Vec<NewEvent> = steps.into_iter().map(|step| step.event).chain(facts).collect();
     let last_sequence = before.last_sequence + new_events.len() as u64;
-    sqlx::query(
+    query(
         "UPDATE sandboxes SET state = ?, version = version + 1, last_sequence = ?, expires_at = ?, \
          destroyed_at = coalesce(destroyed_at, ?), reuse_key = ?, config_hash = ?, owner_key = ?, lease_owner = ?, \
          lease_until = ?, labels = ?, doc = ?, handle = ?, spec = ?, bill = ? WHERE id = ?",
@@ -225,17 +199,15 @@ pub(super) async fn update(
     .bind(&documents.spec)
     .bind(&documents.bill)
     .bind(&id)
-    .execute(&mut *tx)
-    .await?;
+    .run(connection)?;
     if before.labels != documents.labels {
-        sqlx::query("DELETE FROM sandbox_labels WHERE id = ?").bind(&id).execute(&mut *tx).await?;
-        write_labels(&mut tx, &record, &documents.labels).await?;
+        query("DELETE FROM sandbox_labels WHERE id = ?").bind(&id).run(connection)?;
+        write_labels(connection, &record, &documents.labels)?;
     } else if before.state.is_living() && !record.state().is_living() && !record.sandbox.labels.is_empty() {
-        sqlx::query("UPDATE sandbox_labels SET living = 0 WHERE id = ?").bind(&id).execute(&mut *tx).await?;
+        query("UPDATE sandbox_labels SET living = 0 WHERE id = ?").bind(&id).run(connection)?;
     }
-    ledger::apply(&mut tx, &record, &books).await?;
-    journal.record(&mut tx, &record, before.last_sequence, new_events).await?;
-    tx.commit().await?;
+    ledger::apply(connection, &record, &books)?;
+    journal.record(connection, &record, before.last_sequence, new_events)?;
     Ok(Stored { record, version: before.version + 1, lease })
 }
 
@@ -275,35 +247,33 @@ fn destroyed_at(record: &SandboxRecord, last: Option<&NewEvent>) -> Option<i64> 
     (!record.state().is_living()).then(|| micros(moment))
 }
 
-pub(super) async fn get(connection: &mut SqliteConnection, id: SandboxId) -> Attempt<Option<Stored>> {
-    let row = sqlx::query(GET).bind(id.to_string()).fetch_optional(connection).await?;
-    row.as_ref().map(stored).transpose()
+pub(super) fn get(connection: &Connection, id: SandboxId) -> Attempt<Option<Stored>> {
+    query(GET).bind(id.to_string()).first(connection, stored)
 }
 
-pub(super) async fn living(connection: &mut SqliteConnection) -> Attempt<Vec<Stored>> {
-    sqlx::query(LIVING).fetch_all(connection).await?.iter().map(stored).collect()
+pub(super) fn living(connection: &Connection) -> Attempt<Vec<Stored>> {
+    query(LIVING).all(connection, stored)
 }
 
-pub(super) async fn sharing(connection: &mut SqliteConnection, reuse_key: &str) -> Attempt<Vec<Stored>> {
-    sqlx::query(SHARING).bind(reuse_key).fetch_all(connection).await?.iter().map(stored).collect()
+pub(super) fn sharing(connection: &Connection, reuse_key: &str) -> Attempt<Vec<Stored>> {
+    query(SHARING).bind(reuse_key).all(connection, stored)
 }
 
-pub(super) async fn overdue(connection: &mut SqliteConnection, now: Timestamp) -> Attempt<Vec<Stored>> {
-    sqlx::query(OVERDUE).bind(micros(now)).fetch_all(connection).await?.iter().map(stored).collect()
+pub(super) fn overdue(connection: &Connection, now: Timestamp) -> Attempt<Vec<Stored>> {
+    query(OVERDUE).bind(micros(now)).all(connection, stored)
 }
 
 /// The version stays: a sign of life must not collide with the work that it stands for.
-pub(super) async fn renew_lease(
-    connection: &mut SqliteConnection,
+pub(super) fn renew_lease(
+    connection: &Connection,
     id: SandboxId,
     owner: &str,
     until: Timestamp,
 ) -> Attempt<bool> {
-    let done = sqlx::query("UPDATE sandboxes SET lease_until = ? WHERE id = ? AND lease_owner = ?")
+    let done = query("UPDATE sandboxes SET lease_until = ? WHERE id = ? AND lease_owner = ?")
         .bind(micros(until))
         .bind(id.to_string())
         .bind(owner)
-        .execute(connection)
-        .await?;
-    Ok(done.rows_affected() > 0)
+        .run(connection)?;
+    Ok(done > 0)
 }

@@ -9,15 +9,15 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::{Connection, TransactionBehavior};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use sandboxer_core::{Error, ErrorKind, Retry};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::time::Instant;
 
-use super::connection::PATIENCE;
+use super::connection::{self, PATIENCE};
 use super::fault::{Attempt, Fault, from_io, is_absent, is_busy};
+use super::query::query;
 
 /// In order; the version of a file is the number of those that it has had. Never change one that was released.
 const MIGRATIONS: [&str; 6] = [
@@ -35,40 +35,35 @@ const APPLICATION_ID: i64 = 0x5342_4f58;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A connection to a file with the current schema.
-pub(super) async fn open(path: &Path, options: &SqliteConnectOptions) -> Attempt<SqliteConnection> {
-    match options.connect().await {
-        Ok(mut connection) => {
+pub(super) async fn open(path: &Path) -> Attempt<Connection> {
+    match connection::open(path) {
+        Ok(connection) => {
             // Anything else may be another process at work on it, which only the lock can tell.
-            if marks(&mut connection).await? == (CURRENT, APPLICATION_ID) {
+            if marks(&connection)? == (CURRENT, APPLICATION_ID) {
                 return Ok(connection);
             }
-            connection.close().await?;
         }
-        Err(error) if is_absent(&error) => {}
-        Err(error) => return Err(error.into()),
+        Err(Fault::Sql(error)) if is_absent(&error) => {}
+        Err(fault) => return Err(fault),
     }
-    initialise(path, options).await
+    initialise(path).await
 }
 
 /// The store answers.
-pub(super) async fn ping(connection: &mut SqliteConnection) -> Attempt<()> {
-    sqlx::query("SELECT 1 FROM sqlite_schema LIMIT 1").fetch_one(connection).await?;
-    Ok(())
+pub(super) fn ping(connection: &Connection) -> Attempt<()> {
+    query("SELECT 1 FROM sqlite_schema LIMIT 1").one(connection, |_| Ok(()))
 }
 
 /// The version of the schema and the mark of the program that made it.
-async fn marks(connection: &mut SqliteConnection) -> Attempt<(i64, i64)> {
-    let row =
-        sqlx::query("SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
-            .fetch_one(connection)
-            .await?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+fn marks(connection: &Connection) -> Attempt<(i64, i64)> {
+    query("SELECT user_version, application_id FROM pragma_user_version, pragma_application_id")
+        .one(connection, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// The file's version, if it is one of ours and not newer than we are. For whoever holds the lock: nobody else may
 /// change the file between the two queries.
-async fn standing(connection: &mut SqliteConnection, path: &Path) -> Attempt<i64> {
-    let (version, application) = marks(connection).await?;
+fn standing(connection: &Connection, path: &Path) -> Attempt<i64> {
+    let (version, application) = marks(connection)?;
     let refuse = |message: String, hint: &str| {
         Fault::Own(
             Error::new(ErrorKind::StoreFailed, message)
@@ -86,9 +81,8 @@ async fn standing(connection: &mut SqliteConnection, path: &Path) -> Attempt<i64
             "use the version of sandboxer that wrote it, or a newer one",
         ));
     }
-    let empty = application == 0
-        && version == 0
-        && sqlx::query("SELECT 1 FROM sqlite_schema LIMIT 1").fetch_optional(connection).await?.is_none();
+    let empty =
+        application == 0 && version == 0 && !query("SELECT 1 FROM sqlite_schema LIMIT 1").any(connection)?;
     if application != APPLICATION_ID && !empty {
         return Err(refuse(
             format!("{} is a database of another program", path.display()),
@@ -99,7 +93,7 @@ async fn standing(connection: &mut SqliteConnection, path: &Path) -> Attempt<i64
 }
 
 /// Makes the file if need be and brings it up to date, one process at a time.
-async fn initialise(path: &Path, options: &SqliteConnectOptions) -> Attempt<SqliteConnection> {
+async fn initialise(path: &Path) -> Attempt<Connection> {
     let deadline = Instant::now() + PATIENCE;
     if let Some(directory) = path.parent() {
         DirBuilder::new()
@@ -116,11 +110,11 @@ async fn initialise(path: &Path, options: &SqliteConnectOptions) -> Attempt<Sqli
         Err(error) if error.kind() == IoKind::AlreadyExists => {}
         Err(error) => return Err(from_io(error, "making the store", path).into()),
     }
-    let mut connection = options.connect().await?;
-    let version = standing(&mut connection, path).await?;
+    let mut connection = connection::open(path)?;
+    let version = standing(&connection, path)?;
     if version < CURRENT {
         write_ahead(&mut connection, path, deadline).await?;
-        migrate(&mut connection, version).await?;
+        migrate(&mut connection, version)?;
     }
     drop(lock);
     Ok(connection)
@@ -150,10 +144,10 @@ async fn lock(path: &Path, deadline: Instant) -> Attempt<File> {
 }
 
 /// Turns on WAL mode, which lasts in the file. Needs a moment in which no other process reads it.
-async fn write_ahead(connection: &mut SqliteConnection, path: &Path, deadline: Instant) -> Attempt<()> {
+async fn write_ahead(connection: &mut Connection, path: &Path, deadline: Instant) -> Attempt<()> {
     loop {
-        match sqlx::query("PRAGMA journal_mode = wal").fetch_one(&mut *connection).await {
-            Ok(row) if row.try_get::<&str, _>(0)? == "wal" => return Ok(()),
+        match connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
             Ok(_) => {
                 let message =
                     format!("the file system of {} cannot share a store between processes", path.display());
@@ -169,15 +163,14 @@ async fn write_ahead(connection: &mut SqliteConnection, path: &Path, deadline: I
 }
 
 /// Everything that the file lacks, in one transaction: it is up to date afterwards or as it was.
-async fn migrate(connection: &mut SqliteConnection, version: i64) -> Attempt<()> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+fn migrate(connection: &mut Connection, version: i64) -> Attempt<()> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let had = usize::try_from(version).unwrap_or(0);
     for migration in &MIGRATIONS[had..] {
-        sqlx::raw_sql(*migration).execute(&mut *tx).await?;
+        tx.execute_batch(migration)?;
     }
     // A pragma takes no parameters; both values are constants of ours.
-    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {CURRENT}");
-    sqlx::raw_sql(AssertSqlSafe(marks)).execute(&mut *tx).await?;
-    tx.commit().await?;
+    tx.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {CURRENT}"))?;
+    tx.commit()?;
     Ok(())
 }

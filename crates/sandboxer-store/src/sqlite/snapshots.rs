@@ -1,14 +1,14 @@
 //! Snapshots: the row before the effect, the row and its event after it, and the listing.
 
+use rusqlite::{Connection, Row};
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
 use sandboxer_core::{Error, ErrorKind, Retry, SandboxId, SnapshotId};
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection as _, QueryBuilder, Row as _, Sqlite};
 
 use super::events::Journal;
 use super::fault::Attempt;
+use super::query::{Query, query};
 use super::rows::{count, lease, micros};
 use crate::model::{Lease, SnapshotFilter, StoredSnapshot};
 
@@ -19,37 +19,34 @@ pub(super) const GET: &str = "SELECT doc, spec, taken, owner_key, version, doome
 pub(super) const UNSETTLED: &str = "SELECT doc, spec, taken, owner_key, version, doomed, lease_owner, lease_until \
      FROM snapshots INDEXED BY snapshots_unsettled WHERE taken IS NULL OR doomed = 1 ORDER BY id";
 
-fn stored(row: &SqliteRow) -> Attempt<StoredSnapshot> {
-    let taken = row.try_get::<Option<&str>, _>(2)?.map(serde_json::from_str).transpose()?;
+fn stored(row: &Row<'_>) -> Attempt<StoredSnapshot> {
+    let taken = row.get_ref(2)?.as_str_or_null()?.map(serde_json::from_str).transpose()?;
     Ok(StoredSnapshot {
         record: SnapshotRecord {
-            snapshot: serde_json::from_str(row.try_get(0)?)?,
-            spec: serde_json::from_str(row.try_get(1)?)?,
+            snapshot: serde_json::from_str(row.get_ref(0)?.as_str()?)?,
+            spec: serde_json::from_str(row.get_ref(1)?.as_str()?)?,
             taken,
-            owner_key: row.try_get(3)?,
+            owner_key: row.get(3)?,
         },
-        version: count(row.try_get(4)?)?,
-        doomed: row.try_get(5)?,
-        lease: lease(row.try_get(6)?, row.try_get(7)?)?,
+        version: count(row.get(4)?)?,
+        doomed: row.get(5)?,
+        lease: lease(row.get(6)?, row.get(7)?)?,
     })
 }
 
-pub(super) async fn insert(
-    connection: &mut SqliteConnection,
+pub(super) fn insert(
+    connection: &Connection,
     record: SnapshotRecord,
     doomed: bool,
     lease: Lease,
 ) -> Attempt<StoredSnapshot> {
     let (doc, spec) = (serde_json::to_string(&record.snapshot)?, serde_json::to_string(&record.spec)?);
     let taken = record.taken.as_ref().map(serde_json::to_string).transpose()?;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     let sandbox = record.snapshot.sandbox_id.to_string();
-    let known =
-        sqlx::query("SELECT 1 FROM sandboxes WHERE id = ?").bind(&sandbox).fetch_optional(&mut *tx).await?;
-    if known.is_none() {
+    if !query("SELECT 1 FROM sandboxes WHERE id = ?").bind(&sandbox).any(connection)? {
         return Err(Error::new(ErrorKind::SandboxNotFound, format!("there is no sandbox `{sandbox}`")).into());
     }
-    sqlx::query(
+    query(
         "INSERT INTO snapshots (id, sandbox_id, version, created_at, owner_key, doomed, lease_owner, lease_until, doc, \
          spec, taken) VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
@@ -63,19 +60,13 @@ pub(super) async fn insert(
     .bind(doc)
     .bind(spec)
     .bind(taken)
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await?;
+    .run(connection)?;
     Ok(StoredSnapshot { record, version: 1, doomed, lease: Some(lease) })
 }
 
 /// The row for a change: there, and as it was read.
-async fn expect(
-    connection: &mut SqliteConnection,
-    id: SnapshotId,
-    expected_version: u64,
-) -> Attempt<StoredSnapshot> {
-    let found = get(connection, id).await?.ok_or_else(|| not_found(id))?;
+fn expect(connection: &Connection, id: SnapshotId, expected_version: u64) -> Attempt<StoredSnapshot> {
+    let found = get(connection, id)?.ok_or_else(|| not_found(id))?;
     if found.version == expected_version {
         return Ok(found);
     }
@@ -89,8 +80,8 @@ fn not_found(id: SnapshotId) -> Error {
     Error::new(ErrorKind::SnapshotNotFound, format!("there is no snapshot `{id}`"))
 }
 
-pub(super) async fn taken(
-    connection: &mut SqliteConnection,
+pub(super) fn taken(
+    connection: &Connection,
     journal: &Journal,
     before: &StoredSnapshot,
     taken: Taken,
@@ -98,15 +89,14 @@ pub(super) async fn taken(
     fact: NewEvent,
 ) -> Attempt<StoredSnapshot> {
     let id = before.record.snapshot.snapshot_id;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let mut found = expect(&mut tx, id, before.version).await?;
+    let mut found = expect(connection, id, before.version)?;
     found.record.snapshot.size_bytes = taken.size_bytes;
     found.record.taken = Some(taken);
     found.version += 1;
     if !keep_lease {
         found.lease = None;
     }
-    sqlx::query(
+    query(
         "UPDATE snapshots SET doc = ?, taken = ?, version = version + 1, lease_owner = ?, lease_until = ? WHERE id = ?",
     )
     .bind(serde_json::to_string(&found.record.snapshot)?)
@@ -114,100 +104,82 @@ pub(super) async fn taken(
     .bind(found.lease.as_ref().map(|lease| lease.owner.as_str()))
     .bind(found.lease.as_ref().map(|lease| micros(lease.until)))
     .bind(id.to_string())
-    .execute(&mut *tx)
-    .await?;
-    journal.facts(&mut tx, found.record.snapshot.sandbox_id, vec![fact]).await?;
-    tx.commit().await?;
+    .run(connection)?;
+    journal.facts(connection, found.record.snapshot.sandbox_id, vec![fact])?;
     Ok(found)
 }
 
-pub(super) async fn claim(
-    connection: &mut SqliteConnection,
+pub(super) fn claim(
+    connection: &Connection,
     before: &StoredSnapshot,
     doomed: bool,
     lease: Option<Lease>,
 ) -> Attempt<StoredSnapshot> {
     let id = before.record.snapshot.snapshot_id;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let found = expect(&mut tx, id, before.version).await?;
-    sqlx::query(
+    let found = expect(connection, id, before.version)?;
+    query(
         "UPDATE snapshots SET doomed = ?, version = version + 1, lease_owner = ?, lease_until = ? WHERE id = ?",
     )
     .bind(doomed)
     .bind(lease.as_ref().map(|lease| lease.owner.as_str()))
     .bind(lease.as_ref().map(|lease| micros(lease.until)))
     .bind(id.to_string())
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await?;
+    .run(connection)?;
     Ok(StoredSnapshot { doomed, lease, version: found.version + 1, ..found })
 }
 
-pub(super) async fn remove(
-    connection: &mut SqliteConnection,
+pub(super) fn remove(
+    connection: &Connection,
     journal: &Journal,
     before: &StoredSnapshot,
     fact: Option<NewEvent>,
 ) -> Attempt<()> {
     let id = before.record.snapshot.snapshot_id;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let found = expect(&mut tx, id, before.version).await?;
-    sqlx::query("DELETE FROM snapshots WHERE id = ?").bind(id.to_string()).execute(&mut *tx).await?;
+    let found = expect(connection, id, before.version)?;
+    query("DELETE FROM snapshots WHERE id = ?").bind(id.to_string()).run(connection)?;
     if let Some(fact) = fact {
-        journal.facts(&mut tx, found.record.snapshot.sandbox_id, vec![fact]).await?;
+        journal.facts(connection, found.record.snapshot.sandbox_id, vec![fact])?;
     }
-    tx.commit().await?;
     Ok(())
 }
 
-pub(super) async fn get(
-    connection: &mut SqliteConnection,
-    id: SnapshotId,
-) -> Attempt<Option<StoredSnapshot>> {
-    let row = sqlx::query(GET).bind(id.to_string()).fetch_optional(connection).await?;
-    row.as_ref().map(stored).transpose()
+pub(super) fn get(connection: &Connection, id: SnapshotId) -> Attempt<Option<StoredSnapshot>> {
+    query(GET).bind(id.to_string()).first(connection, stored)
 }
 
-pub(super) async fn unsettled(connection: &mut SqliteConnection) -> Attempt<Vec<StoredSnapshot>> {
-    sqlx::query(UNSETTLED).fetch_all(connection).await?.iter().map(stored).collect()
+pub(super) fn unsettled(connection: &Connection) -> Attempt<Vec<StoredSnapshot>> {
+    query(UNSETTLED).all(connection, stored)
 }
 
-pub(super) async fn list(
-    connection: &mut SqliteConnection,
+pub(super) fn list(
+    connection: &Connection,
     filter: &SnapshotFilter,
     cursor: Option<&str>,
     limit: Limit,
 ) -> Attempt<Page<Snapshot>> {
     let before = cursor.map(read_cursor).transpose()?;
-    let rows = page_query(filter, before, limit).build().fetch_all(connection).await?;
-    let wanted = limit.get() as usize;
-    let mut items = Vec::with_capacity(wanted.min(rows.len()));
-    for row in rows.iter().take(wanted) {
-        items.push(serde_json::from_str::<Snapshot>(row.try_get(0)?)?);
-    }
-    let more = rows.len() > wanted;
+    let mut items = page_query(filter, before, limit)
+        .all(connection, |row| Ok(serde_json::from_str::<Snapshot>(row.get_ref(0)?.as_str()?)?))?;
+    let more = items.len() > limit.get() as usize;
+    items.truncate(limit.get() as usize);
     let next_cursor = items.last().filter(|_| more).map(|last| write_cursor(last.snapshot_id));
     Ok(Page { items, next_cursor })
 }
 
 /// Only what the backend has: a row without that is somebody's work under way.
-pub(super) fn page_query(
-    filter: &SnapshotFilter,
-    before: Option<SnapshotId>,
-    limit: Limit,
-) -> QueryBuilder<Sqlite> {
+pub(super) fn page_query(filter: &SnapshotFilter, before: Option<SnapshotId>, limit: Limit) -> Query<'_> {
     let index = match (filter.sandbox, &filter.owner_key) {
         (Some(_), _) => "snapshots_sandbox",
         (None, Some(_)) => "snapshots_owner",
         (None, None) => "snapshots_taken",
     };
-    let mut query = QueryBuilder::new("SELECT doc FROM snapshots INDEXED BY ");
+    let mut query = query("SELECT doc FROM snapshots INDEXED BY ");
     query.push(index).push(" WHERE taken IS NOT NULL");
     if let Some(sandbox) = filter.sandbox {
         query.push(" AND sandbox_id = ").push_bind(SandboxId::to_string(&sandbox));
     }
     if let Some(owner) = &filter.owner_key {
-        query.push(" AND owner_key = ").push_bind(owner.clone());
+        query.push(" AND owner_key = ").push_bind(owner);
     }
     let before = before.map_or_else(|| "snp_~".to_owned(), |id| id.to_string());
     query.push(" AND id < ").push_bind(before);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sandboxer_core::{ErrorKind, Retry};
-use sqlx::Connection as _;
+use sandboxer_core::{Error, ErrorKind, Retry};
 
+use super::fault::{Attempt, Fault};
 use super::{SqliteStore, StoreOptions};
 use crate::model::{Idempotency, Replay};
 use crate::store::Store as _;
@@ -20,9 +20,9 @@ async fn a_full_disk_is_told_and_survived() {
     let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
     {
         let mut writer = store.writer.lock().await;
-        let connection = writer.connection().await.unwrap();
         // SQLite then answers as it does when the disk has no more pages.
-        sqlx::query("PRAGMA max_page_count = 60").execute(connection).await.unwrap();
+        let limit = "PRAGMA max_page_count = 60";
+        writer.connection().unwrap().query_row(limit, [], |_| Ok(())).unwrap();
     }
     let error = store.idempotency_begin(&request("k", 1_000_000), Timestamp::UNIX_EPOCH).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (ErrorKind::NoSpace, Retry::Temporary), "{error:?}");
@@ -38,11 +38,44 @@ async fn a_connection_left_in_a_transaction_is_replaced() {
     let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
     {
         let mut writer = store.writer.lock().await;
-        let connection = writer.connection().await.unwrap();
-        let mut tx = connection.begin_with("BEGIN IMMEDIATE").await.unwrap();
-        // As SQLite does by itself on some errors; the rollback that follows then fails.
-        sqlx::query("ROLLBACK").execute(&mut *tx).await.unwrap();
+        // As a panic in the middle leaves it.
+        writer.connection().unwrap().execute_batch("BEGIN IMMEDIATE").unwrap();
     }
+    let answer = store.idempotency_begin(&request("k", 1), Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(answer, Replay::New);
+}
+
+#[tokio::test]
+async fn a_transaction_that_sqlite_ended_by_itself_is_told_as_what_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
+    let outcome: Attempt<()> = store
+        .writer
+        .lock()
+        .await
+        .transaction(|connection| {
+            // As SQLite does by itself on some errors; the rollback that follows then fails.
+            connection.execute_batch("ROLLBACK")?;
+            Err(Error::new(ErrorKind::Conflict, "as it was").into())
+        })
+        .await;
+    assert!(matches!(outcome, Err(Fault::Own(error)) if error.kind() == ErrorKind::Conflict));
+    let answer = store.idempotency_begin(&request("k", 1), Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(answer, Replay::New);
+}
+
+#[tokio::test]
+async fn what_fails_in_the_middle_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
+    let failed = store
+        .write("test", |connection| {
+            let request = request("k", 1);
+            super::idempotency::begin(connection, &request, Timestamp::UNIX_EPOCH)?;
+            Err::<(), _>(Fault::internal("in the middle"))
+        })
+        .await;
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Internal);
     let answer = store.idempotency_begin(&request("k", 1), Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(answer, Replay::New);
 }
@@ -54,7 +87,8 @@ async fn another_process_that_holds_the_lock_is_waited_for() {
     let store = Arc::new(SqliteStore::open(&path, StoreOptions::default()).await.unwrap());
     let other = SqliteStore::open(&path, StoreOptions::default()).await.unwrap();
     let mut writer = other.writer.lock().await;
-    let tx = writer.connection().await.unwrap().begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let other = writer.connection().unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waiting = tokio::spawn({
         let store = Arc::clone(&store);
         async move { store.idempotency_begin(&request("k", 1), Timestamp::UNIX_EPOCH).await }
@@ -63,6 +97,6 @@ async fn another_process_that_holds_the_lock_is_waited_for() {
     assert!(!waiting.is_finished());
     store.ping().await.unwrap();
     assert!(store.key_list().await.unwrap().is_empty(), "reads do not wait");
-    tx.rollback().await.unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), Replay::New);
 }

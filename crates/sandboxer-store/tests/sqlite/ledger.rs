@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use rusqlite::Connection;
 use sandboxer_store::{Ledger as _, SqliteStore, StoreOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions as _};
 
 use crate::suite::books::*;
 use crate::suite::fixture::*;
@@ -13,7 +12,7 @@ struct Desk {
     _home: tempfile::TempDir,
     path: PathBuf,
     store: SqliteStore,
-    raw: SqliteConnection,
+    raw: Connection,
 }
 
 /// A store with a settled sandbox, a living one and a few meters.
@@ -32,13 +31,12 @@ async fn desk() -> Desk {
     let mut books = hold("3");
     books.meters = vec![meter(two.id(), "vcpu", 1, at(0))];
     start(&store, two, books).await.unwrap();
-    let raw = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let raw = Connection::open(&path).unwrap();
     Desk { _home: home, path, store, raw }
 }
 
 async fn by_hand(desk: &mut Desk, sql: &str) -> Result<(), String> {
-    let outcome = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut desk.raw).await;
-    outcome.map(drop).map_err(|error| error.to_string())
+    desk.raw.execute_batch(sql).map_err(|error| error.to_string())
 }
 
 #[tokio::test]

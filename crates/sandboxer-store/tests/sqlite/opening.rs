@@ -5,8 +5,6 @@ use std::path::Path;
 
 use sandboxer_core::{Error, ErrorKind, Retry};
 use sandboxer_store::{SqliteStore, Store as _, StoreOptions};
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
 fn options() -> StoreOptions {
     StoreOptions { source: "sandboxer/test".into(), sinks: Vec::new() }
@@ -17,9 +15,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 async fn sql(path: &Path, text: &str) {
-    let mut raw = SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(&mut raw).await.unwrap();
-    raw.close().await.unwrap();
+    rusqlite::Connection::open(path).unwrap().execute_batch(text).unwrap();
 }
 
 async fn refusal(path: &Path) -> Error {

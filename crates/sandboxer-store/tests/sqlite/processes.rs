@@ -10,10 +10,9 @@ use std::time::Duration;
 use crate::suite::books::*;
 use crate::suite::events::sequences;
 use crate::suite::fixture::*;
+use rusqlite::Connection;
 use sandboxer_core::{SandboxId, State};
 use sandboxer_store::{Filter, SqliteStore, Store as _, StoreOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Row as _};
 
 const STORE: &str = "SANDBOXER_TEST_STORE";
 const PROCESSES: usize = 8;
@@ -205,16 +204,16 @@ async fn a_killed_process_leaves_the_books_sound() {
     );
 }
 
-async fn number(connection: &mut SqliteConnection, sql: &'static str) -> i64 {
-    sqlx::query(sql).fetch_one(connection).await.unwrap().try_get(0).unwrap()
+fn number(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 /// The file is sound, and no transaction is there by half.
 async fn check_file(path: &Path) {
-    let mut raw = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
-    let row = sqlx::query("PRAGMA integrity_check").fetch_one(&mut raw).await.unwrap();
-    assert_eq!(row.try_get::<&str, _>(0).unwrap(), "ok");
-    assert!(sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut raw).await.unwrap().is_empty());
+    let raw = Connection::open(path).unwrap();
+    let integrity: String = raw.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+    assert!(!raw.prepare("PRAGMA foreign_key_check").unwrap().exists([]).unwrap());
     let halves = "SELECT count(*) FROM sandboxes s WHERE \
         s.last_sequence <> (SELECT count(*) FROM events e WHERE e.subject = s.id) \
         OR s.last_sequence <> (SELECT max(e.sequence) FROM events e WHERE e.subject = s.id) \
@@ -222,10 +221,10 @@ async fn check_file(path: &Path) {
             WHERE e.subject = s.id AND e.sequence = s.last_sequence) \
         OR s.state <> s.doc ->> 'state' \
         OR s.labels <> (SELECT json_group_object(name, value) FROM sandbox_labels l WHERE l.id = s.id)";
-    assert_eq!(number(&mut raw, halves).await, 0, "state, events and labels agree");
+    assert_eq!(number(&raw, halves), 0, "state, events and labels agree");
     let heads = "SELECT count(*) FROM (SELECT 1 FROM outbox GROUP BY sink, subject \
         HAVING sum(head) <> 1 OR min(id) <> min(id) FILTER (WHERE head = 1))";
-    assert_eq!(number(&mut raw, heads).await, 0, "the oldest of each sandbox is its head");
+    assert_eq!(number(&raw, heads), 0, "the oldest of each sandbox is its head");
     let audit = "SELECT (SELECT count(*) FROM outbox WHERE sink = 'audit') - (SELECT count(*) FROM events)";
-    assert_eq!(number(&mut raw, audit).await, 0, "every event has its row for the sink that nobody serves");
+    assert_eq!(number(&raw, audit), 0, "every event has its row for the sink that nobody serves");
 }

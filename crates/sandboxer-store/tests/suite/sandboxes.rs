@@ -1,5 +1,8 @@
 //! Insert, update and the engine's reads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::{ErrorKind, Retry, SandboxId, State};
 use sandboxer_store::{EventFilter, Filter, Inserted, LeaseChange};
@@ -281,7 +284,18 @@ pub(crate) async fn a_lease_is_taken_kept_renewed_and_released(place: &dyn Place
 /// Drops writes at every stage of their way. What became of one is open until a later write has come through: its
 /// commit may already have been on the way.
 pub(crate) async fn a_caller_that_goes_away_leaves_nothing_half(place: &dyn Place) {
-    let store = place.open().await;
+    let (store, neighbour) = (place.open().await, place.open().await);
+    // Somebody else who writes all the time, so that some of ours must wait for their turn.
+    let over = Arc::new(AtomicBool::new(false));
+    let writes = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            while !over.load(Ordering::Relaxed) {
+                runtime.block_on(put(&*neighbour, record(), State::Destroyed));
+            }
+        }
+    });
     let mut tried = Vec::new();
     for turns in 0..300 {
         let new = insert(record(), State::Ready);
@@ -298,6 +312,8 @@ pub(crate) async fn a_caller_that_goes_away_leaves_nothing_half(place: &dyn Plac
         };
         tried.push((id, acknowledged));
     }
+    over.store(true, Ordering::Relaxed);
+    writes.join().unwrap();
     put(&*store, record(), State::Ready).await;
     let mut there = 0;
     for (id, acknowledged) in tried {

@@ -1,11 +1,11 @@
 //! Adds up everything, on one view of the books.
 
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection as _, Row as _};
+use rusqlite::Connection;
 
 use super::amount::money;
 use crate::ledger::Audit;
 use crate::sqlite::fault::Attempt;
+use crate::sqlite::query::query;
 use crate::sqlite::rows::count;
 
 /// A finding in words.
@@ -86,22 +86,18 @@ const RULES: [(&str, Say); 10] = [
     }),
 ];
 
-pub(super) async fn audit(connection: &mut SqliteConnection) -> Attempt<Audit> {
+pub(super) fn audit(connection: &Connection) -> Attempt<Audit> {
     // One view of everything, while others write on.
-    let mut tx = connection.begin().await?;
+    let view = connection.unchecked_transaction()?;
     let counts = "SELECT (SELECT count(*) FROM ledger_transactions), (SELECT count(*) FROM ledger_entries)";
-    let row = sqlx::query(counts).fetch_one(&mut *tx).await?;
-    let mut audit =
-        Audit { transactions: count(row.try_get(0)?)?, entries: count(row.try_get(1)?)?, wrong: Vec::new() };
+    let (transactions, entries) =
+        query(counts).one(&view, |row| Ok((count(row.get(0)?)?, count(row.get(1)?)?)))?;
+    let mut wrong = Vec::new();
     for (sql, say) in RULES {
-        let rows = sqlx::query(sql).fetch_all(&mut *tx).await?;
-        let said = |row: &SqliteRow| -> Attempt<String> {
-            Ok(say(row.try_get::<&str, _>(0)?, row.try_get(1)?, row.try_get(2)?))
-        };
-        for row in &rows {
-            audit.wrong.push(said(row)?);
-        }
+        query(sql).each(&view, |row| {
+            wrong.push(say(row.get_ref(0)?.as_str()?, row.get(1)?, row.get(2)?));
+            Ok(())
+        })?;
     }
-    tx.commit().await?;
-    Ok(audit)
+    Ok(Audit { transactions, entries, wrong })
 }

@@ -1,17 +1,17 @@
 //! Budgets: set, listed, and asked before more is held.
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use sandboxer_core::ledger::{Budget, Period, parse_subject};
 use sandboxer_core::{Actor, Error, ErrorKind, Money};
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteConnection;
 
 use super::amount::{self, money};
 use super::days::{self, Days};
 use crate::sqlite::fault::Attempt;
+use crate::sqlite::query::query;
 
 pub(super) const LIST: &str = "SELECT b.subject, b.period, b.most, (SELECT coalesce(sum(s.used), 0) FROM spend s \
-    WHERE s.subject = b.subject AND s.day BETWEEN iif(b.period = 'day', $1, $2) AND iif(b.period = 'day', $1, $3)) \
+    WHERE s.subject = b.subject AND s.day BETWEEN iif(b.period = 'day', ?1, ?2) AND iif(b.period = 'day', ?1, ?3)) \
     FROM budgets b ORDER BY b.subject, b.period";
 
 /// A budget with what was used of it in the current period.
@@ -49,8 +49,8 @@ pub(super) fn check(budgets: &[Standing], actor: Actor, more: i64) -> Attempt<()
     .into())
 }
 
-pub(super) async fn set(
-    connection: &mut SqliteConnection,
+pub(super) fn set(
+    connection: &Connection,
     subject: &str,
     period: Period,
     limit: Option<Money>,
@@ -58,31 +58,23 @@ pub(super) async fn set(
     let subject = parse_subject(subject)?;
     let Some(limit) = limit else {
         let sql = "DELETE FROM budgets WHERE subject = ? AND period = ?";
-        sqlx::query(sql).bind(subject).bind(period.as_str()).execute(connection).await?;
+        query(sql).bind(subject).bind(period.as_str()).run(connection)?;
         return Ok(());
     };
     let sql = "INSERT INTO budgets (subject, period, most) VALUES (?, ?, ?) \
                ON CONFLICT (subject, period) DO UPDATE SET most = excluded.most";
-    sqlx::query(sql)
-        .bind(subject)
-        .bind(period.as_str())
-        .bind(amount::nanos("a budget", limit)?)
-        .execute(connection)
-        .await?;
+    query(sql).bind(subject).bind(period.as_str()).bind(amount::nanos("a budget", limit)?).run(connection)?;
     Ok(())
 }
 
-pub(super) async fn list(connection: &mut SqliteConnection, now: Timestamp) -> Attempt<Vec<Budget>> {
+pub(super) fn list(connection: &Connection, now: Timestamp) -> Attempt<Vec<Budget>> {
     let days = Days::of(now);
-    let rows =
-        sqlx::query(LIST).bind(days.day).bind(days.first).bind(days.last).fetch_all(connection).await?;
-    let budget = |row: &sqlx::sqlite::SqliteRow| -> Attempt<Budget> {
+    query(LIST).bind(days.day).bind(days.first).bind(days.last).all(connection, |row| {
         Ok(Budget {
-            subject: row.try_get(0)?,
-            period: row.try_get::<&str, _>(1)?.parse()?,
-            limit: money(row.try_get(2)?),
-            used: money(row.try_get(3)?),
+            subject: row.get(0)?,
+            period: row.get_ref(1)?.as_str()?.parse()?,
+            limit: money(row.get(2)?),
+            used: money(row.get(3)?),
         })
-    };
-    rows.iter().map(budget).collect()
+    })
 }

@@ -1,42 +1,40 @@
-//! What is held for a sandbox: taken, changed and settled, each in one read and one write.
+//! What is held for a sandbox: taken, changed and settled. One query reads all that is looked at.
 
+use rusqlite::{Connection, Row};
 use sandboxer_core::ledger::{FEES, Kind, Payer, held_account, provider_account};
 use sandboxer_core::{Actor, Error, ErrorKind, SandboxId};
 use serde_json::{Value, json};
-use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::amount::{self, money};
 use super::budgets::{self, Standing as BudgetStanding};
 use super::days::{Days, Parts};
-use super::post::{Head, Sheet, Standing, defect, latest, post};
+use super::post::{Head, Sheet, Standing, defect, latest};
 use crate::ledger::{Hold, Settle};
 use crate::sqlite::fault::{Attempt, Fault};
+use crate::sqlite::query::query;
 use crate::sqlite::rows::micros;
 
 /// Everything that a change of a hold looks at: the hold, the accounts, the budgets. What is held for an account is an
 /// account of its own, and is read with it.
 pub(super) const READ: &str = concat!(
-    "SELECT 'hold', account, amount, turns, settled_at, subjects, parts FROM holds WHERE sandbox_id = $1 \
+    "SELECT 'hold', account, amount, turns, settled_at, subjects, parts FROM holds WHERE sandbox_id = ?1 \
     UNION ALL SELECT 'account', name, balance, overdraft, NULL, NULL, NULL FROM accounts WHERE name IN (\
-        SELECT value FROM json_each($2) UNION ALL SELECT 'held:' || value FROM json_each($2) \
-        UNION ALL SELECT account FROM holds WHERE sandbox_id = $1 \
-        UNION ALL SELECT 'held:' || account FROM holds WHERE sandbox_id = $1) \
+        SELECT value FROM json_each(?2) UNION ALL SELECT 'held:' || value FROM json_each(?2) \
+        UNION ALL SELECT account FROM holds WHERE sandbox_id = ?1 \
+        UNION ALL SELECT 'held:' || account FROM holds WHERE sandbox_id = ?1) \
     UNION ALL SELECT 'budget', b.subject, b.most, (SELECT coalesce(sum(s.used), 0) FROM spend s \
-        WHERE s.subject = b.subject AND s.day BETWEEN iif(b.period = 'day', $4, $5) AND iif(b.period = 'day', $4, $6)), \
-        NULL, b.period, NULL FROM json_each(coalesce((SELECT subjects FROM holds WHERE sandbox_id = $1), $3)) j \
+        WHERE s.subject = b.subject AND s.day BETWEEN iif(b.period = 'day', ?4, ?5) AND iif(b.period = 'day', ?4, ?6)), \
+        NULL, b.period, NULL FROM json_each(coalesce((SELECT subjects FROM holds WHERE sandbox_id = ?1), ?3)) j \
         JOIN budgets b ON b.subject = j.value UNION ALL ",
     latest!(", NULL, NULL, NULL, NULL")
 );
 
-const WRITE: &str = post!(
-    "; INSERT INTO holds (sandbox_id, account, amount, turns, subjects, parts, settled_at) \
-     VALUES ($3, $4, $5, $6, $7, $8, $9) ON CONFLICT (sandbox_id) DO UPDATE SET amount = excluded.amount, \
-     turns = excluded.turns, parts = excluded.parts, settled_at = excluded.settled_at; \
-     INSERT INTO spend (subject, day, used) SELECT s.value, c.value ->> 0, c.value ->> 1 \
-     FROM json_each($7) s, json_each($10) c WHERE true \
-     ON CONFLICT (subject, day) DO UPDATE SET used = used + excluded.used"
-);
+const WRITE: &str = "INSERT INTO holds (sandbox_id, account, amount, turns, subjects, parts, settled_at) \
+    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sandbox_id) DO UPDATE SET amount = excluded.amount, \
+    turns = excluded.turns, parts = excluded.parts, settled_at = excluded.settled_at";
+const SPEND: &str = "INSERT INTO spend (subject, day, used) SELECT s.value, c.value ->> 0, c.value ->> 1 \
+    FROM json_each(?) s, json_each(?) c WHERE true \
+    ON CONFLICT (subject, day) DO UPDATE SET used = used + excluded.used";
 
 /// A hold as it is stored.
 struct Held {
@@ -49,14 +47,14 @@ struct Held {
 }
 
 impl Held {
-    fn of(row: &SqliteRow) -> Attempt<Self> {
+    fn of(row: &Row<'_>) -> Attempt<Self> {
         Ok(Self {
-            account: row.try_get(1)?,
-            amount: row.try_get(2)?,
-            turns: row.try_get(3)?,
-            is_settled: row.try_get::<Option<i64>, _>(4)?.is_some(),
-            subjects: row.try_get(5)?,
-            parts: serde_json::from_str(row.try_get(6)?)?,
+            account: row.get(1)?,
+            amount: row.get(2)?,
+            turns: row.get(3)?,
+            is_settled: row.get::<_, Option<i64>>(4)?.is_some(),
+            subjects: row.get(5)?,
+            parts: serde_json::from_str(row.get_ref(6)?.as_str()?)?,
         })
     }
 }
@@ -70,40 +68,40 @@ struct Known {
 }
 
 impl Known {
-    async fn read(
-        connection: &mut SqliteConnection,
+    fn read(
+        connection: &Connection,
         sandbox: &str,
         accounts: &[String],
         subjects: &str,
         days: Days,
     ) -> Attempt<Self> {
-        let rows = sqlx::query(READ)
+        let mut known = Self::default();
+        query(READ)
             .bind(sandbox)
             .bind(Value::from(accounts).to_string())
             .bind(subjects)
             .bind(days.day)
             .bind(days.first)
             .bind(days.last)
-            .fetch_all(connection)
-            .await?;
-        let mut known = Self::default();
-        for row in &rows {
-            match row.try_get::<&str, _>(0)? {
-                "hold" => known.held = Some(Held::of(row)?),
-                "account" => {
-                    let standing = Standing { balance: row.try_get(2)?, overdraft: row.try_get(3)? };
-                    known.sheet.know(row.try_get(1)?, standing);
-                }
-                "latest" => known.sheet.know_latest(row.try_get(2)?),
-                _ => known.budgets.push(BudgetStanding {
-                    subject: row.try_get(1)?,
-                    most: row.try_get(2)?,
-                    used: row.try_get(3)?,
-                    period: row.try_get::<&str, _>(5)?.parse()?,
-                }),
-            }
-        }
+            .each(connection, |row| known.see(row))?;
         Ok(known)
+    }
+
+    fn see(&mut self, row: &Row<'_>) -> Attempt<()> {
+        match row.get_ref(0)?.as_str()? {
+            "hold" => self.held = Some(Held::of(row)?),
+            "account" => {
+                self.sheet.know(row.get(1)?, Standing { balance: row.get(2)?, overdraft: row.get(3)? });
+            }
+            "latest" => self.sheet.know_latest(row.get(2)?),
+            _ => self.budgets.push(BudgetStanding {
+                subject: row.get(1)?,
+                most: row.get(2)?,
+                used: row.get(3)?,
+                period: row.get_ref(5)?.as_str()?.parse()?,
+            }),
+        }
+        Ok(())
     }
 
     /// Who pays: the first of the payer's accounts that was opened.
@@ -139,12 +137,12 @@ impl Known {
 }
 
 /// Brings what is held to an amount.
-pub(super) async fn hold(connection: &mut SqliteConnection, sandbox: SandboxId, hold: &Hold) -> Attempt<()> {
+pub(super) fn hold(connection: &Connection, sandbox: SandboxId, hold: &Hold) -> Attempt<()> {
     let wanted = amount::nanos("a hold", hold.amount)?;
     let sandbox = sandbox.to_string();
     let days = Days::of(hold.at);
     let subjects = Value::from(hold.payer.subjects()).to_string();
-    let mut known = Known::read(connection, &sandbox, &hold.payer.accounts(), &subjects, days).await?;
+    let mut known = Known::read(connection, &sandbox, &hold.payer.accounts(), &subjects, days)?;
     let mut held = known.held.take().unwrap_or_else(|| Held {
         account: known.payer(&hold.payer),
         amount: 0,
@@ -177,21 +175,17 @@ pub(super) async fn hold(connection: &mut SqliteConnection, sandbox: SandboxId, 
         time: micros(hold.at),
     };
     known.sheet.post(&head, &[(&held.account, -more), (&held_account(&held.account), more)])?;
-    write(connection, known.sheet, &sandbox, &held, None, &change).await
+    write(connection, known.sheet, &sandbox, &held, None, &change)
 }
 
 /// Ends a hold: what was used is posted, the rest goes back.
-pub(super) async fn settle(
-    connection: &mut SqliteConnection,
-    sandbox: SandboxId,
-    settle: &Settle,
-) -> Attempt<()> {
+pub(super) fn settle(connection: &Connection, sandbox: SandboxId, settle: &Settle) -> Attempt<()> {
     let upstream = amount::nanos("a charge", settle.settlement.upstream)?;
     let fee = amount::nanos("a fee", settle.settlement.fee)?;
     let sandbox = sandbox.to_string();
     let provider = provider_account(&settle.extension);
     let others = [provider.clone(), FEES.to_owned()];
-    let mut known = Known::read(connection, &sandbox, &others, "[]", Days::of(settle.at)).await?;
+    let mut known = Known::read(connection, &sandbox, &others, "[]", Days::of(settle.at))?;
     let charged = upstream.saturating_add(fee);
     let Some(mut held) = known.held.take() else {
         if charged > 0 {
@@ -233,21 +227,19 @@ pub(super) async fn settle(
     held.amount = 0;
     // What was charged stays in the days' sums and is no part of a hold any more.
     held.parts = Parts::default();
-    write(connection, known.sheet, &sandbox, &held, Some(micros(settle.at)), &change).await
+    write(connection, known.sheet, &sandbox, &held, Some(micros(settle.at)), &change)
 }
 
-async fn write(
-    connection: &mut SqliteConnection,
+fn write(
+    connection: &Connection,
     sheet: Sheet,
     sandbox: &str,
     held: &Held,
     settled_at: Option<i64>,
     change: &[(i64, i64)],
 ) -> Attempt<()> {
-    let (transactions, entries) = sheet.into_parameters();
-    sqlx::query(WRITE)
-        .bind(transactions)
-        .bind(entries)
+    sheet.write(connection)?;
+    query(WRITE)
         .bind(sandbox)
         .bind(&held.account)
         .bind(held.amount)
@@ -255,9 +247,8 @@ async fn write(
         .bind(&held.subjects)
         .bind(serde_json::to_string(&held.parts)?)
         .bind(settled_at)
-        .bind(json!(change).to_string())
-        .execute(connection)
-        .await
+        .run(connection)
         .map_err(defect)?;
+    query(SPEND).bind(&held.subjects).bind(json!(change).to_string()).run(connection).map_err(defect)?;
     Ok(())
 }

@@ -3,18 +3,11 @@
 use jiff::Timestamp;
 use sandboxer_core::SandboxId;
 use sandboxer_core::page::Limit;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{AssertSqlSafe, Row as _};
 
 use super::{accounts, batch, budgets, entries, holds, meters};
 use crate::ledger::MeterFilter;
+use crate::sqlite::plans::steps as plan;
 use crate::sqlite::{SqliteStore, StoreOptions};
-
-async fn plan(connection: &mut SqliteConnection, sql: &str) -> Vec<String> {
-    let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
-    let rows = sqlx::query(explain).fetch_all(connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>("detail")).collect()
-}
 
 /// Walks a table as a whole. The lists that come as parameters are read as a whole of course.
 fn scans(step: &str) -> bool {
@@ -26,7 +19,7 @@ async fn no_hot_query_of_the_books_scans() {
     let home = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
     let mut writer = store.writer.lock().await;
-    let connection = writer.connection().await.unwrap();
+    let connection = writer.connection().unwrap();
     for (sql, sorts) in [
         (accounts::GET, false),
         (holds::READ, false),
@@ -35,12 +28,12 @@ async fn no_hot_query_of_the_books_scans() {
         (entries::OF_ACCOUNT, false),
         (entries::OF_SANDBOX, true),
     ] {
-        let plan = plan(connection, sql).await;
+        let plan = plan(connection, sql);
         assert!(!plan.iter().any(|step| scans(step)), "{sql}\n{plan:#?}");
         assert_eq!(plan.iter().any(|step| step.contains("TEMP B-TREE")), sorts, "{sql}\n{plan:#?}");
     }
     // Every budget is read, and for each only the days that it is about.
-    let plan = plan(connection, budgets::LIST).await;
+    let plan = plan(connection, budgets::LIST);
     assert!(
         plan.iter().any(|step| step.contains("SEARCH s USING PRIMARY KEY (subject=? AND day>? AND day<?)"))
     );
@@ -51,7 +44,7 @@ async fn no_listing_of_meters_scans_or_sorts() {
     let home = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
     let mut writer = store.writer.lock().await;
-    let connection = writer.connection().await.unwrap();
+    let connection = writer.connection().unwrap();
     for sandbox in [None, Some(SandboxId::generate())] {
         for owner_key in [None, Some("key_1".to_owned())] {
             for extension in [None, Some("ext.native".to_owned())] {
@@ -64,7 +57,7 @@ async fn no_listing_of_meters_scans_or_sorts() {
                         until: from,
                     };
                     let query = meters::page_query(&filter, from.map(|_| (1, 1)), Limit::DEFAULT);
-                    let plan = plan(connection, query.sql().as_str()).await;
+                    let plan = plan(connection, query.sql());
                     assert!(plan[0].starts_with("SEARCH"), "{filter:?}\n{plan:?}");
                     // Those of one sandbox are few.
                     let sorts = plan.iter().any(|step| step.contains("TEMP B-TREE"));

@@ -2,26 +2,18 @@
 
 use std::collections::HashMap;
 
-use sandboxer_core::ledger::Kind;
-use serde_json::{Value, json};
+use rusqlite::Connection;
+use sandboxer_core::ledger::{Entry, Kind};
 
 use super::amount;
 use crate::sqlite::fault::{Attempt, Fault, is_constraint};
+use crate::sqlite::query::query;
+use crate::sqlite::rows::moment;
 
-/// The statements that write postings, as the first of a batch: the transactions are its parameter 1 and the entries
-/// its parameter 2. A batch is one message to the connection's thread.
-macro_rules! post {
-    ($rest:literal) => {
-        concat!(
-            "INSERT INTO ledger_transactions (id, kind, sandbox_id, memo, time) \
-             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each($1); \
-             INSERT INTO ledger_entries (transaction_id, account, amount, balance, time) \
-             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each($2)",
-            $rest
-        )
-    };
-}
-pub(super) use post;
+const TRANSACTION: &str =
+    "INSERT INTO ledger_transactions (id, kind, sandbox_id, memo, time) VALUES (?, ?, ?, ?, ?)";
+const ENTRY: &str =
+    "INSERT INTO ledger_entries (transaction_id, account, amount, balance, time) VALUES (?, ?, ?, ?, ?)";
 
 /// A row with the time of the newest transaction in its third column, to be joined to a query of seven columns or more.
 macro_rules! latest {
@@ -55,8 +47,25 @@ pub(super) struct Sheet {
     accounts: HashMap<String, Standing>,
     /// When the newest transaction was entered, in microseconds.
     latest: Option<i64>,
-    transactions: Vec<Value>,
-    entries: Vec<Value>,
+    transactions: Vec<Transaction>,
+}
+
+/// A transaction that is going to be written.
+#[derive(Debug)]
+struct Transaction {
+    id: String,
+    kind: Kind,
+    sandbox: Option<String>,
+    memo: String,
+    time: i64,
+    entries: Vec<NewEntry>,
+}
+
+#[derive(Debug)]
+struct NewEntry {
+    account: String,
+    amount: i64,
+    balance: i64,
 }
 
 /// One line of a transaction.
@@ -98,31 +107,70 @@ impl Sheet {
         // A clock that goes back does not change what a month that is over had: order and time agree.
         let time = self.latest.map_or(head.time, |latest| latest.max(head.time));
         self.latest = Some(time);
+        let mut entries = Vec::with_capacity(lines.len());
         for ((account, moved), balance) in lines.iter().zip(balances) {
             match self.accounts.get_mut(*account) {
                 Some(standing) => standing.balance = balance,
                 None => self.know((*account).to_owned(), Standing { balance, overdraft: 0 }),
             }
-            self.entries.push(json!([head.id, account, moved, balance, time]));
+            entries.push(NewEntry { account: (*account).to_owned(), amount: *moved, balance });
         }
-        self.transactions.push(json!([head.id, head.kind.as_str(), head.sandbox, head.memo, time]));
+        self.transactions.push(Transaction {
+            id: head.id.to_owned(),
+            kind: head.kind,
+            sandbox: head.sandbox.map(str::to_owned),
+            memo: head.memo.to_owned(),
+            time,
+            entries,
+        });
         Ok(())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.transactions.is_empty()
-    }
-
-    /// The first two parameters of a batch that begins with [`post!`].
-    pub(super) fn into_parameters(self) -> (String, String) {
-        (Value::from(self.transactions).to_string(), Value::from(self.entries).to_string())
+    /// Writes what was posted, and tells the entries by their transactions.
+    pub(super) fn write(self, connection: &Connection) -> Attempt<Vec<Entry>> {
+        let mut written = Vec::new();
+        for Transaction { id, kind, sandbox, memo, time, entries } in self.transactions {
+            query(TRANSACTION)
+                .bind(&id)
+                .bind(kind.as_str())
+                .bind(&sandbox)
+                .bind(&memo)
+                .bind(time)
+                .run(connection)
+                .map_err(defect)?;
+            let sandbox_id = sandbox.as_deref().map(str::parse).transpose()?;
+            for NewEntry { account, amount, balance } in entries {
+                query(ENTRY)
+                    .bind(&id)
+                    .bind(&account)
+                    .bind(amount)
+                    .bind(balance)
+                    .bind(time)
+                    .run(connection)
+                    .map_err(defect)?;
+                written.push(Entry {
+                    position: connection.last_insert_rowid(),
+                    transaction: id.clone(),
+                    kind,
+                    account,
+                    amount: amount::money(amount),
+                    balance: amount::money(balance),
+                    sandbox_id,
+                    memo: memo.clone(),
+                    time: moment(time)?,
+                });
+            }
+        }
+        Ok(written)
     }
 }
 
 /// A rule of the schema that refuses what was decided before is a defect, and not the conflict that a repeat may solve.
-pub(super) fn defect(error: sqlx::Error) -> Fault {
-    if is_constraint(&error) {
-        return Fault::internal(format!("the books refuse an entry: {error}"));
+pub(super) fn defect(fault: Fault) -> Fault {
+    match fault {
+        Fault::Sql(error) if is_constraint(&error) => {
+            Fault::internal(format!("the books refuse an entry: {error}"))
+        }
+        other => other,
     }
-    error.into()
 }

@@ -106,9 +106,7 @@ async fn lead(store: &SqliteStore, mut writer: MutexGuard<'_, Writer>, batch: Ve
 }
 
 async fn attempt(writer: &mut Writer, transfers: &[&Transfer]) -> Attempt<Vec<Answer>> {
-    let outcome = async { batch::write(writer.connection().await?, transfers).await }.await;
-    writer.settle(&outcome);
-    outcome
+    writer.transaction(|connection| batch::write(connection, transfers)).await
 }
 
 /// What can be seen without looking at the books.

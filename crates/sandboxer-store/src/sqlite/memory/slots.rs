@@ -4,12 +4,12 @@
 //! none, without anybody giving it back.
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use sandboxer_core::SandboxId;
 use sandboxer_core::route::{ExtensionLimits, Slots};
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection as _, Row as _};
 
 use crate::sqlite::fault::Attempt;
+use crate::sqlite::query::query;
 use crate::sqlite::rows::micros;
 
 /// A slot whose sandbox is not there any more counts for the rate only, while that looks back so far.
@@ -22,22 +22,25 @@ const TAKEN: &str = "\
               OR json_extract(doc, '$.route.hedge.extension') = route_slots.extension) \
     WHERE route_slots.extension = ? AND sandbox_id <> ?";
 
-pub(super) async fn taken(
-    connection: &mut SqliteConnection,
+pub(super) fn taken(
+    connection: &Connection,
     extension: &str,
     but: Option<SandboxId>,
     limits: &ExtensionLimits,
     now: Timestamp,
 ) -> Attempt<Slots> {
-    let row = sqlx::query(TAKEN)
+    let number = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+    query(TAKEN)
         .bind(window_start(limits, now))
         .bind(extension)
         .bind(but.map(|id| id.to_string()).unwrap_or_default())
-        .fetch_one(connection)
-        .await?;
-    let number =
-        |index| Ok::<_, sqlx::Error>(u32::try_from(row.try_get::<i64, _>(index)?).unwrap_or(u32::MAX));
-    Ok(Slots { living: number(0)?, creating: number(1)?, recent: number(2)? })
+        .one(connection, |row| {
+            Ok(Slots {
+                living: number(row.get(0)?),
+                creating: number(row.get(1)?),
+                recent: number(row.get(2)?),
+            })
+        })
 }
 
 fn window_start(limits: &ExtensionLimits, now: Timestamp) -> i64 {
@@ -45,41 +48,37 @@ fn window_start(limits: &ExtensionLimits, now: Timestamp) -> i64 {
     micros(now).saturating_sub(window.saturating_mul(1_000))
 }
 
-pub(super) async fn take(
-    connection: &mut SqliteConnection,
+pub(super) fn take(
+    connection: &Connection,
     extension: &str,
     sandbox: SandboxId,
     limits: &ExtensionLimits,
     now: Timestamp,
 ) -> Attempt<Option<String>> {
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let slots = taken(&mut tx, extension, Some(sandbox), limits, now).await?;
+    let slots = taken(connection, extension, Some(sandbox), limits, now)?;
     if let Some(reason) = limits.refuse(slots) {
         return Ok(Some(reason));
     }
-    sqlx::query("INSERT OR REPLACE INTO route_slots VALUES (?, ?, ?)")
+    query("INSERT OR REPLACE INTO route_slots VALUES (?, ?, ?)")
         .bind(extension)
         .bind(sandbox.to_string())
         .bind(micros(now))
-        .execute(&mut *tx)
-        .await?;
-    sqlx::query(
+        .run(connection)?;
+    query(
         "DELETE FROM route_slots WHERE extension = ? AND taken_at <= ? AND NOT EXISTS \
          (SELECT 1 FROM sandboxes WHERE id = sandbox_id AND state <> 'destroyed')",
     )
     .bind(extension)
     .bind(window_start(limits, now))
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await?;
+    .run(connection)?;
     Ok(None)
 }
 
-pub(super) async fn adopt(connection: &mut SqliteConnection, extension: &str) -> Attempt<()> {
+pub(super) fn adopt(connection: &Connection, extension: &str) -> Attempt<()> {
     let sql = "INSERT OR IGNORE INTO route_slots \
                SELECT ?, id, created_at FROM sandboxes INDEXED BY sandboxes_living \
                WHERE state NOT IN ('destroyed', 'requested', 'provisioning') AND state <> 'destroyed' \
                AND json_extract(doc, '$.extension') = ?";
-    sqlx::query(sql).bind(extension).bind(extension).execute(connection).await?;
+    query(sql).bind(extension).bind(extension).run(connection)?;
     Ok(())
 }
