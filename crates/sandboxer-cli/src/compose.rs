@@ -177,7 +177,7 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     make_home(&settings.home)?;
     let name = if role == Role::Server { "server" } else { "cli" };
     let options =
-        StoreOptions { source: format!("sandboxer://{}/{name}", host_name()), sinks: settings.outlets() };
+        StoreOptions { source: format!("sandboxer://{}/{name}", host_name()), hubs: settings.outlets() };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.home.join(STORE_FILE), options).await?);
     // Where extensions look up the host that a sandbox is placed on.
     let hosts: Arc<dyn HostDirectory> = Arc::new(HostBook::new(store.clone()));

@@ -61,6 +61,8 @@ pub(crate) fn described() -> OpenApiRouter<App> {
         .routes(routes!(events::all_events))
         .routes(routes!(replay::dead_letters))
         .routes(routes!(replay::replay_events))
+        .routes(routes!(replay::sinks))
+        .routes(routes!(replay::forget_sink))
         .routes(routes!(webhooks::list_webhooks, webhooks::add_webhook))
         .routes(routes!(webhooks::get_webhook, webhooks::remove_webhook))
         .routes(routes!(webhooks::rotate_webhook))

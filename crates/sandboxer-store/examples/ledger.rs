@@ -191,7 +191,7 @@ async fn transfers(store: &Arc<SqliteStore>, name: &str, callers: usize, count: 
 async fn main() {
     let count = std::env::args().nth(1).map_or(50_000, |text| text.parse().unwrap());
     let home = tempfile::tempdir().unwrap();
-    let options = StoreOptions { source: "sandboxer/ledger".into(), sinks: Vec::new() };
+    let options = StoreOptions { source: "sandboxer/ledger".into(), hubs: Vec::new() };
     let store = Arc::new(SqliteStore::open(&home.path().join("store.db"), options).await.unwrap());
     let now = Timestamp::now();
 

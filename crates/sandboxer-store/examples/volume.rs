@@ -131,7 +131,7 @@ async fn main() {
     let count = std::env::args().nth(1).map_or(100_000, |text| text.parse().unwrap());
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("store.db");
-    let options = StoreOptions { source: "sandboxer/volume".into(), sinks: Vec::new() };
+    let options = StoreOptions { source: "sandboxer/volume".into(), hubs: Vec::new() };
     let store = SqliteStore::open(&path, options.clone()).await.unwrap();
     let now = Timestamp::now();
     let start = Instant::now();

@@ -213,10 +213,14 @@ pub trait Outgoing: Send + Sync {
 
     async fn dead_letter(&self, id: i64) -> Result<Option<DeadLetter>>;
 
-    /// The sinks that this process queues for, beside the webhooks.
-    fn standing_outlets(&self) -> Vec<Outlet>;
+    /// Hubs that a process was told of, by name. Every process queues for them.
+    async fn hubs(&self) -> Result<Vec<Outlet>>;
 
-    /// Every sink that has or had something to deliver and every webhook, by name.
+    /// Queues nothing for a hub any more, and forgets what waits for it and its dead letters: how many that were.
+    /// Absent when it is not known; `IllegalState` when this process was told of it.
+    async fn hub_forget(&self, sink: &str) -> Result<Option<u64>>;
+
+    /// Every sink that has or had something to deliver, every webhook and every hub, by name.
     async fn sink_stats(&self) -> Result<Vec<SinkStats>>;
 
     /// Queues a dead letter again, behind what is pending for its sandbox. False when there is none of this number.

@@ -9,6 +9,7 @@ mod dead;
 mod events;
 mod fault;
 mod hosts;
+mod hubs;
 mod idempotency;
 mod keys;
 mod ledger;
@@ -59,8 +60,8 @@ use fault::Attempt;
 pub struct StoreOptions {
     /// The `source` of every event that this process records.
     pub source: String,
-    /// Where the events of this process must be delivered, beside the webhooks of the store.
-    pub sinks: Vec<Outlet>,
+    /// Hubs that this process was told of. The store remembers them, until they are forgotten.
+    pub hubs: Vec<Outlet>,
 }
 
 /// The store in a file.
@@ -70,7 +71,8 @@ pub struct SqliteStore {
     writer: Mutex<Writer>,
     readers: Arc<Readers>,
     journal: Journal,
-    outlets: Vec<Outlet>,
+    /// Names of the hubs that this process was told of.
+    told: Vec<String>,
     tidy: Tidy,
     transfers: ledger::Queue,
 }
@@ -82,15 +84,29 @@ impl SqliteStore {
         // An absolute path stays right when the process changes directory, and SQLite reads no special meaning into it.
         let path = std::path::absolute(path).map_err(|error| fault::from_io(error, "finding", path))?;
         let first = schema::open(&path).await.map_err(|fault| fault.into_error("open", &path))?;
-        Ok(Self {
+        let store = Self {
             readers: Arc::new(Readers::new(path.clone())),
             writer: Mutex::new(Writer::new(path.clone(), first)),
-            journal: Journal::new(options.source, &options.sinks),
-            outlets: options.sinks,
+            journal: Journal::new(options.source),
+            told: options.hubs.iter().map(|hub| hub.name.clone()).collect(),
             tidy: Tidy::default(),
             transfers: ledger::Queue::default(),
             path,
-        })
+        };
+        store.know_hubs(&options.hubs).await?;
+        Ok(store)
+    }
+
+    /// Every process queues for a hub that one of them was told of.
+    async fn know_hubs(&self, hubs: &[Outlet]) -> Result<()> {
+        if hubs.is_empty() {
+            return Ok(());
+        }
+        let known = self.read("know_hubs", hubs::list)?;
+        if hubs.iter().all(|hub| known.contains(hub)) {
+            return Ok(());
+        }
+        self.write("know_hubs", |c| hubs::know(c, hubs)).await
     }
 
     /// Where the store is.

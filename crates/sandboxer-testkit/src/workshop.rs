@@ -32,7 +32,7 @@ impl Workshop {
         })?;
         let (extension, clock) = (Scripted::default(), Arc::new(TestClock::default()));
         let outlets = sinks.iter().map(|sink| sink.outlet()).collect();
-        let options = StoreOptions { source: "test".into(), sinks: outlets };
+        let options = StoreOptions { source: "test".into(), hubs: outlets };
         let store: Arc<dyn Store> =
             Arc::new(SqliteStore::open(&folder.path().join("test.db"), options).await?);
         let engine = build(store.clone(), &extension, &clock, limits, sinks, Prices::default());

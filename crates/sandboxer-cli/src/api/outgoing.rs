@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Dur, Result, WebhookId};
 use sandboxer_engine::{NewWebhook, NewWebhookView, ReplayRequest, WebhookAnswer, WebhookView};
-use sandboxer_store::DeadLetter;
+use sandboxer_store::{DeadLetter, SinkStats};
 
 #[async_trait]
 pub(crate) trait OutgoingApi: Send + Sync {
@@ -21,6 +21,9 @@ pub(crate) trait OutgoingApi: Send + Sync {
         cursor: Option<&str>,
         limit: Limit,
     ) -> Result<Page<DeadLetter>>;
+    async fn sinks(&self) -> Result<Vec<SinkStats>>;
+    /// How many deliveries were dropped.
+    async fn sink_forget(&self, sink: &str) -> Result<u64>;
     /// How many deliveries are queued again.
     async fn replay(&self, request: &ReplayRequest) -> Result<u64>;
 }

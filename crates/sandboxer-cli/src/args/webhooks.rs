@@ -102,6 +102,19 @@ pub(crate) enum EventsCommand {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: Option<u32>,
     },
+    /// List the sinks that events are queued for, with what waits and what was given up
+    #[command(after_help = "Examples:\n  sandboxer events sinks\n  sandboxer events sinks --json")]
+    Sinks,
+    /// Queue nothing for a hub any more, and drop what waits for it
+    ///
+    /// A hub is known to every process of a store once one of them was told its URL. Take the URL out of the
+    /// configuration first; webhooks are removed with `webhooks remove`.
+    #[command(after_help = "Examples:\n  sandboxer events forget fin-hub")]
+    Forget {
+        /// state-hub or fin-hub
+        #[arg(value_name = "SINK")]
+        sink: String,
+    },
 }
 
 #[derive(Debug, Args)]

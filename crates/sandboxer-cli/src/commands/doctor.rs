@@ -155,17 +155,19 @@ async fn hub(engine: &sandboxer_engine::Engine, name: &str, sink: &str, url: &st
     check
 }
 
-/// Others on this store deliver to a hub that this process does not know: what happens here is not told to it.
+/// A hub that events are queued for, while this process could not deliver them.
 async fn unknown_hub(engine: &sandboxer_engine::Engine, name: &str, sink: &str) -> Option<Check> {
     let stats = engine.sink_stats().await.ok()?.into_iter().find(|stats| stats.sink == sink)?;
     let detail = format!(
-        "{} events wait and {} were given up for a hub that this process does not know; it queues nothing for it",
+        "{} events wait and {} were given up for a hub whose URL this process was not told; others must deliver them",
         stats.pending, stats.dead
     );
     let mut check = Check::fine(name, "known", &detail);
     (check.item.ok, check.item.required) = (false, false);
     let key = sink.replace('-', "_");
-    check.item.hint = Some(format!("set `{key}_url` in config.toml, so that every process here knows it"));
+    check.item.hint = Some(format!(
+        "set `{key}_url` in config.toml, or `sandboxer events forget {sink}` when the hub is no more"
+    ));
     Some(check)
 }
 

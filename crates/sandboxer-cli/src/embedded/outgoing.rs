@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Dur, Result, WebhookId};
 use sandboxer_engine::{NewWebhook, NewWebhookView, ReplayRequest, WebhookAnswer, WebhookView};
-use sandboxer_store::{DeadLetter, DeadLetterFilter};
+use sandboxer_store::{DeadLetter, DeadLetterFilter, SinkStats};
 
 use super::Embedded;
 use crate::api::OutgoingApi;
@@ -47,6 +47,14 @@ impl OutgoingApi for Embedded {
     ) -> Result<Page<DeadLetter>> {
         let filter = DeadLetterFilter { sink: sink.map(str::to_owned) };
         self.engine.dead_letters(&self.caller, &filter, cursor, limit).await
+    }
+
+    async fn sinks(&self) -> Result<Vec<SinkStats>> {
+        self.engine.sinks(&self.caller).await
+    }
+
+    async fn sink_forget(&self, sink: &str) -> Result<u64> {
+        self.engine.forget_sink(&self.caller, sink).await
     }
 
     async fn replay(&self, request: &ReplayRequest) -> Result<u64> {

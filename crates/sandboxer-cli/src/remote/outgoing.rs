@@ -5,7 +5,7 @@ use reqwest::Method;
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Dur, Result, WebhookId};
 use sandboxer_engine::{NewWebhook, NewWebhookView, ReplayRequest, WebhookAnswer, WebhookView};
-use sandboxer_store::DeadLetter;
+use sandboxer_store::{DeadLetter, SinkStats};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -16,6 +16,11 @@ use crate::api::OutgoingApi;
 #[derive(Deserialize)]
 struct Replayed {
     replayed: u64,
+}
+
+#[derive(Deserialize)]
+struct Forgotten {
+    dropped: u64,
 }
 
 #[async_trait]
@@ -59,6 +64,17 @@ impl OutgoingApi for Remote {
     ) -> Result<Page<DeadLetter>> {
         let call = self.client.get(&["v1", "events", "dead"]).query("limit", &limit.get().to_string());
         maybe(maybe(call, "sink", sink), "cursor", cursor).answer().await
+    }
+
+    async fn sinks(&self) -> Result<Vec<SinkStats>> {
+        let page: Page<SinkStats> = self.client.get(&["v1", "events", "sinks"]).answer().await?;
+        Ok(page.items)
+    }
+
+    async fn sink_forget(&self, sink: &str) -> Result<u64> {
+        let call = self.client.call(Method::DELETE, &["v1", "events", "sinks", sink]);
+        let answer: Forgotten = call.answer().await?;
+        Ok(answer.dropped)
     }
 
     async fn replay(&self, request: &ReplayRequest) -> Result<u64> {

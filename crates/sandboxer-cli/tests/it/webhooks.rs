@@ -144,15 +144,24 @@ fn a_hub_that_is_none_is_refused_by_every_command() {
 }
 
 #[test]
-fn the_doctor_tells_of_a_hub_that_this_process_does_not_know() {
+fn a_hub_that_one_process_knows_is_queued_for_by_all_until_it_is_forgotten() {
     // Nobody listens there.
     let home = Home::new().with("SANDBOXER_STATE_HUB_URL", "http://127.0.0.1:9/");
+    home.run(["list"]).ok();
+    home.run(["events", "forget", "state-hub"]).exits(4).says("take its URL out of the configuration");
+    let home = home.with("SANDBOXER_STATE_HUB_URL", "");
     let id = home.create();
     home.run(["destroy", &id]).ok();
-    let home = home.with("SANDBOXER_STATE_HUB_URL", "");
+    let sinks = home.run(["events", "sinks", "--json"]).json();
+    assert_eq!(sinks["items"][0]["sink"], "state-hub", "{sinks}");
+    assert!(sinks["items"][0]["pending"].as_u64().unwrap() > 3, "{sinks}");
     let report = home.run(["doctor", "--json"]).json();
     let checks = report["checks"].as_array().unwrap();
     let check = checks.iter().find(|check| check["about"] == "state hub").unwrap();
     assert!(check["ok"] == false && check["required"] == false, "{check}");
     assert!(check["hint"].as_str().unwrap().contains("state_hub_url"), "{check}");
+    home.run(["events", "forget", "fin-hub"]).exits(4).says("events sinks");
+    let dropped = home.run(["events", "forget", "state-hub", "--json"]).json();
+    assert_eq!(dropped["dropped"], sinks["items"][0]["pending"]);
+    home.run(["events", "sinks"]).exits(0).says("go to nobody yet");
 }

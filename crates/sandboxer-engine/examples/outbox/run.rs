@@ -48,7 +48,7 @@ struct House {
 
 impl House {
     async fn open(home: &Path) -> Self {
-        let options = StoreOptions { source: "outbox".into(), sinks: Vec::new() };
+        let options = StoreOptions { source: "outbox".into(), hubs: Vec::new() };
         let store: Arc<dyn Store> =
             Arc::new(SqliteStore::open(&home.join("outbox.db"), options).await.unwrap());
         let offset = std::fs::read_to_string(home.join(OFFSET_FILE)).ok().and_then(|text| text.parse().ok());

@@ -7,7 +7,6 @@ use sandboxer_core::{Error, ErrorKind, EventId, Result, WebhookId};
 use sandboxer_store::{DeadLetter, DeadLetterFilter, Outlet, SinkStats};
 use serde::{Deserialize, Serialize};
 
-use super::{FIN_HUB_SINK, STATE_HUB_SINK, fin_hub_outlet};
 use crate::caller::Action;
 use crate::{Caller, Engine};
 
@@ -43,15 +42,25 @@ impl Engine {
         self.inner.store.dead_letters(filter, cursor, limit).await
     }
 
-    /// What waits and what was given up, per sink. The hubs that this process knows are always there.
+    /// What waits and what was given up, per sink.
     pub async fn sink_stats(&self) -> Result<Vec<SinkStats>> {
-        let mut stats = self.inner.store.sink_stats().await?;
-        for outlet in self.inner.store.standing_outlets() {
-            if !stats.iter().any(|known| known.sink == outlet.name) {
-                stats.push(SinkStats { sink: outlet.name, pending: 0, dead: 0 });
-            }
+        self.inner.store.sink_stats().await
+    }
+
+    /// The same, for whoever may forget one.
+    pub async fn sinks(&self, caller: &Caller) -> Result<Vec<SinkStats>> {
+        caller.require(Action::ManageMoney)?;
+        self.sink_stats().await
+    }
+
+    /// Queues nothing for a hub any more and forgets what waits for it. Returns how many deliveries that were.
+    pub async fn forget_sink(&self, caller: &Caller, sink: &str) -> Result<u64> {
+        caller.require(Action::ManageMoney)?;
+        if sink.parse::<WebhookId>().is_ok() {
+            return Err(Error::new(ErrorKind::InvalidInput, format!("{sink} is a webhook"))
+                .with_hint(format!("`sandboxer webhooks remove {sink}` removes it")));
         }
-        Ok(stats)
+        self.inner.store.hub_forget(sink).await?.ok_or_else(|| no_sink(sink))
     }
 
     /// Queues events again, each behind what is pending for its sandbox and under the id that it had. What is queued
@@ -120,7 +129,7 @@ impl Engine {
 
     /// Every sink that events of this store are queued for.
     async fn outlets(&self) -> Result<Vec<Outlet>> {
-        let mut outlets = self.inner.store.standing_outlets();
+        let mut outlets = self.inner.store.hubs().await?;
         let webhooks = self.inner.store.webhook_list().await?;
         outlets.extend(webhooks.iter().filter(|webhook| webhook.disabled.is_none()).map(|it| it.outlet()));
         Ok(outlets)
@@ -139,15 +148,13 @@ impl Engine {
                 .with_hint(format!("`sandboxer webhooks enable {id}` first"))),
             };
         }
-        match sink {
-            STATE_HUB_SINK => return Ok(STATE_HUB_SINK.into()),
-            FIN_HUB_SINK => return Ok(fin_hub_outlet()),
-            _ => {}
-        }
-        let standing = self.inner.store.standing_outlets().into_iter().find(|outlet| outlet.name == sink);
-        standing.ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("there is no sink `{}`", printable(sink)))
-                .with_hint("sinks are `state-hub`, `fin-hub` and the ids of webhooks")
-        })
+        let hub = self.inner.store.hubs().await?.into_iter().find(|outlet| outlet.name == sink);
+        hub.ok_or_else(|| no_sink(sink))
     }
+}
+
+fn no_sink(sink: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no sink `{}`", printable(sink))).with_hint(
+        "`sandboxer events sinks` shows what is there; a hub is known once a process was told its URL",
+    )
 }

@@ -40,7 +40,7 @@ impl Site {
     pub(crate) async fn with(hosts: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("fleet.yaml"), PROFILES).unwrap();
-        let options = StoreOptions { source: "test".into(), sinks: Vec::new() };
+        let options = StoreOptions { source: "test".into(), hubs: Vec::new() };
         let store: Arc<dyn Store> =
             Arc::new(SqliteStore::open(&folder.path().join("test.db"), options).await.unwrap());
         let (fleet, clock) = (Fleet::default(), Arc::new(TestClock::default()));
@@ -73,7 +73,7 @@ impl Site {
 
     /// The same place for a process that comes after this one died: another connection, another engine.
     pub(crate) async fn reborn(&self) -> Engine {
-        let options = StoreOptions { source: "test".into(), sinks: Vec::new() };
+        let options = StoreOptions { source: "test".into(), hubs: Vec::new() };
         let store = SqliteStore::open(&self.folder.path().join("test.db"), options).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
         build(&store, &self.fleet, &self.clock, self.folder.path())

@@ -85,7 +85,7 @@ fn id(provider: &Provider) -> String {
 }
 
 async fn open(folder: &std::path::Path) -> Arc<dyn Store> {
-    let options = StoreOptions { source: "test".into(), sinks: Vec::new() };
+    let options = StoreOptions { source: "test".into(), hubs: Vec::new() };
     Arc::new(SqliteStore::open(&folder.join("test.db"), options).await.unwrap())
 }
 

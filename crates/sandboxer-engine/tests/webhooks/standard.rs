@@ -67,7 +67,7 @@ impl Drop for PythonReceiver {
 
 /// On the system's clock: the package refuses times that are not now.
 async fn engine(home: &Path) -> Engine {
-    let options = StoreOptions { source: "test".into(), sinks: Vec::new() };
+    let options = StoreOptions { source: "test".into(), hubs: Vec::new() };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&home.join("test.db"), options).await.unwrap());
     let mut registry = Registry::default();
     registry.register(Arc::new(Scripted::default()));

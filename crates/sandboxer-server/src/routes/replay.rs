@@ -5,7 +5,7 @@ use http::StatusCode;
 use sandboxer_core::page::Page;
 use sandboxer_engine::ReplayRequest;
 use sandboxer_engine::caller::Action;
-use sandboxer_store::{DeadLetter, DeadLetterFilter};
+use sandboxer_store::{DeadLetter, DeadLetterFilter, SinkStats};
 use serde::Serialize;
 
 use crate::app::App;
@@ -13,6 +13,7 @@ use crate::auth::Auth;
 use crate::error::{ApiResult, json};
 use crate::json::JsonBody;
 use crate::openapi::Errors;
+use crate::path::NamePath;
 use crate::query::Params;
 
 /// List deliveries that were given up
@@ -37,6 +38,51 @@ pub(crate) async fn dead_letters(
     let filter = DeadLetterFilter { sink: params.get("sink").map(str::to_owned) };
     let page = app.engine().dead_letters(&caller, &filter, params.get("cursor"), params.limit()?).await?;
     json(StatusCode::OK, &page)
+}
+
+/// List the sinks that events are queued for
+///
+/// For operators of type `adm`. Hubs that a process of this store was told of, and webhooks, with what waits for each and
+/// what was given up.
+#[utoipa::path(
+    get, path = "/v1/events/sinks", tag = "events",
+    responses((status = 200, description = "All of them", body = Page<SinkStats>), Errors)
+)]
+pub(crate) async fn sinks(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    RawQuery(query): RawQuery,
+) -> ApiResult {
+    caller.require(Action::ManageMoney)?;
+    Params::parse(query.as_deref(), &[])?;
+    let items = app.engine().sinks(&caller).await?;
+    json(StatusCode::OK, &Page { items, next_cursor: None })
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct Forgotten {
+    /// Deliveries that were dropped.
+    dropped: u64,
+}
+
+/// Forget a hub
+///
+/// For operators of type `adm`. Nothing more is queued for it, and what waits is dropped. Refused while the server itself
+/// has its URL; webhooks are removed with `DELETE /v1/webhooks/{id}`.
+#[utoipa::path(
+    delete, path = "/v1/events/sinks/{name}", tag = "events",
+    params(("name" = String, Path, description = "`state-hub` or `fin-hub`")),
+    responses((status = 200, description = "How many deliveries were dropped", body = Forgotten), Errors)
+)]
+pub(crate) async fn forget_sink(
+    State(app): State<App>,
+    Auth(caller): Auth,
+    NamePath(name): NamePath,
+    RawQuery(query): RawQuery,
+) -> ApiResult {
+    caller.require(Action::ManageMoney)?;
+    Params::parse(query.as_deref(), &[])?;
+    json(StatusCode::OK, &Forgotten { dropped: app.engine().forget_sink(&caller, &name).await? })
 }
 
 #[derive(Serialize, utoipa::ToSchema)]

@@ -125,7 +125,7 @@ pub(super) fn stats(connection: &Connection) -> Attempt<Vec<SinkStats>> {
         "SELECT sink, sum(pending), sum(dead) FROM ( \
            SELECT sink, count(*) AS pending, 0 AS dead FROM outbox GROUP BY sink \
            UNION ALL SELECT sink, 0, count(*) FROM dead_letters GROUP BY sink \
-           UNION ALL SELECT id, 0, 0 FROM webhooks) GROUP BY sink ORDER BY sink",
+           UNION ALL SELECT id, 0, 0 FROM webhooks UNION ALL SELECT sink, 0, 0 FROM hubs) GROUP BY sink ORDER BY sink",
     )
     .all(connection, |row| {
         Ok(SinkStats { sink: row.get(0)?, pending: count(row.get(1)?)?, dead: count(row.get(2)?)? })

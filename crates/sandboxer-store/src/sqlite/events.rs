@@ -7,11 +7,9 @@ use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::{Error, ErrorKind, EventId, SandboxId};
 
 use super::fault::Attempt;
-use super::outbox;
 use super::query::query;
 use super::rows::{count, micros};
 use crate::model::{EventFilter, PlacedEvent};
-use crate::outgoing::Outlet;
 
 pub(super) const ALL: &str = "SELECT position, json FROM events WHERE position > ? ORDER BY position LIMIT ?";
 /// By sequence, which is the index's order and grows with the position.
@@ -29,18 +27,15 @@ const COUNT_ON: &str =
 /// From SQLite's own counter, which stays when the newest events were pruned.
 const LAST: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'events'";
 
-/// Turns facts into events of this process, with their outbox rows.
+/// Turns facts into events of this process. A trigger queues them for whoever wants them.
 #[derive(Debug)]
 pub(super) struct Journal {
     source: String,
-    /// As JSON, so that one statement serves any number; absent when there are none. The store's own webhooks are not
-    /// among them: a trigger queues for those.
-    sinks: Option<String>,
 }
 
 impl Journal {
-    pub(super) fn new(source: String, sinks: &[Outlet]) -> Self {
-        Self { source, sinks: (!sinks.is_empty()).then(|| outbox::outlets(sinks)) }
+    pub(super) fn new(source: String) -> Self {
+        Self { source }
     }
 
     /// Writes events with the sequences after `last`.
@@ -74,7 +69,6 @@ impl Journal {
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Attempt<()> {
         let subject = id.to_string();
-        let mut written = false;
         for (sequence, event) in (last + 1..).zip(events) {
             let event = event.into_event(&self.source, id, sequence);
             query(WRITE)
@@ -85,12 +79,8 @@ impl Journal {
                 .bind(owner_key)
                 .bind(serde_json::to_string(&event)?)
                 .run(connection)?;
-            written = true;
         }
-        match &self.sinks {
-            Some(sinks) if written => outbox::enqueue(connection, sinks, &subject, last as i64),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,6 @@ use super::fault::Attempt;
 use super::query::query;
 use super::rows::{count, micros, moment};
 use crate::model::{Delivery, OutboxStats};
-use crate::outgoing::{EventPattern, Outlet};
 
 /// An error's text is for people; a page of HTML from a proxy is not.
 const LONGEST_ERROR: usize = 1_000;
@@ -20,34 +19,6 @@ pub(super) const DUE: &str = "SELECT o.id, o.attempts, e.json, o.created_at \
                    WHERE o.sink = ? AND o.head = 1 AND o.next_at <= ? ORDER BY o.next_at, o.id LIMIT ?";
 pub(super) const CLAIMERS: &str =
     "SELECT DISTINCT claimed_by FROM outbox INDEXED BY outbox_claims WHERE claimed_by IS NOT NULL";
-/// The oldest that a sink wants is its head, unless something of the sandbox waits already.
-const ENQUEUE: &str = "INSERT INTO outbox (sink, subject, position, head, next_at, created_at) \
-     SELECT sink.value ->> 0, e.subject, e.position, \
-            row_number() OVER (PARTITION BY sink.key ORDER BY e.sequence) = 1 \
-            AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.subject = ?1 AND o.sink = sink.value ->> 0), \
-            e.time, e.time \
-     FROM events e CROSS JOIN json_each(?3) sink \
-     WHERE e.subject = ?1 AND e.sequence > ?2 \
-     AND (sink.value ->> 1 IS NULL \
-          OR EXISTS (SELECT 1 FROM json_each(sink.value ->> 1) p \
-                     WHERE json_extract(e.json, '$.type') GLOB 'dev.sandboxer.' || p.value)) \
-     ORDER BY e.sequence";
-
-/// Sinks as [`ENQUEUE`] reads them: name and patterns, or no patterns for one that takes everything.
-pub(super) fn outlets(sinks: &[Outlet]) -> String {
-    let all = |outlet: &Outlet| outlet.patterns.contains(&EventPattern::all());
-    let value = |outlet: &Outlet| {
-        let patterns = outlet.patterns.iter().map(EventPattern::as_str).collect::<Vec<_>>();
-        serde_json::json!([outlet.name, (!all(outlet)).then_some(patterns)])
-    };
-    serde_json::Value::from(sinks.iter().map(value).collect::<Vec<_>>()).to_string()
-}
-
-/// A row per sink for each event of a sandbox after the sequence `last`.
-pub(super) fn enqueue(connection: &Connection, sinks: &str, subject: &str, last: i64) -> Attempt<()> {
-    query(ENQUEUE).bind(subject).bind(last).bind(sinks).run(connection)?;
-    Ok(())
-}
 
 pub(super) fn is_due(connection: &Connection, sink: &str, now: Timestamp) -> Attempt<bool> {
     query(IS_DUE).bind(sink).bind(micros(now)).any(connection)

@@ -9,9 +9,9 @@ use sandboxer_core::{Error, ErrorKind, EventId, Result, WebhookId};
 use super::SqliteStore;
 use super::dead::{self, REPLAY_PAUSE};
 use super::fault::{Attempt, Fault};
-use super::outbox;
 use super::query::query;
 use super::rows::{count, micros};
+use super::{hubs, outbox};
 use crate::outgoing::{DeadLetter, DeadLetterFilter, Disabled, Outgoing, Outlet, SinkStats, WebhookRecord};
 
 pub(super) const WEBHOOKS_DUE: &str = "SELECT w.doc, w.version FROM webhooks w WHERE w.disabled_reason IS NULL \
@@ -76,8 +76,16 @@ impl Outgoing for SqliteStore {
         self.read("dead_letter", |c| dead::find(c, id))
     }
 
-    fn standing_outlets(&self) -> Vec<Outlet> {
-        self.outlets.clone()
+    async fn hubs(&self) -> Result<Vec<Outlet>> {
+        self.read("hubs", hubs::list)
+    }
+
+    async fn hub_forget(&self, sink: &str) -> Result<Option<u64>> {
+        if self.told.iter().any(|told| told == sink) {
+            return Err(Error::new(ErrorKind::IllegalState, format!("`{sink}` is in use"))
+                .with_hint("take its URL out of the configuration and the environment first"));
+        }
+        self.write("hub_forget", |c| hubs::forget(c, sink)).await
     }
 
     async fn sink_stats(&self) -> Result<Vec<SinkStats>> {

@@ -5,6 +5,7 @@
 #[path = "../suite/mod.rs"]
 mod suite;
 
+mod hubs;
 mod ledger;
 mod opening;
 mod processes;
@@ -35,7 +36,7 @@ impl Place for File {
     async fn open(&self) -> Arc<dyn Store> {
         let options = StoreOptions {
             source: SOURCE.into(),
-            sinks: self.sinks.iter().map(|sink| sink.as_str().into()).collect(),
+            hubs: self.sinks.iter().map(|sink| sink.as_str().into()).collect(),
         };
         Arc::new(SqliteStore::open(&self.directory.path().join("store.db"), options).await.unwrap())
     }

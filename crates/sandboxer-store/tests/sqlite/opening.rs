@@ -7,7 +7,7 @@ use sandboxer_core::{Error, ErrorKind, Retry};
 use sandboxer_store::{SqliteStore, Store as _, StoreOptions};
 
 fn options() -> StoreOptions {
-    StoreOptions { source: "sandboxer/test".into(), sinks: Vec::new() }
+    StoreOptions { source: "sandboxer/test".into(), hubs: Vec::new() }
 }
 
 fn mode(path: &Path) -> u32 {

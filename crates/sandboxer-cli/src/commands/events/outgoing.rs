@@ -1,8 +1,8 @@
-//! `events dead` and `events replay`: what was given up, and sending again.
+//! `events dead`, `replay`, `sinks` and `forget`: who is told, what was given up, and sending again.
 
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_engine::ReplayRequest;
-use sandboxer_store::DeadLetter;
+use sandboxer_store::{DeadLetter, SinkStats};
 use serde_json::json;
 
 use crate::api::Api;
@@ -16,6 +16,16 @@ pub(super) async fn run(command: EventsCommand, api: &dyn Api, printer: &Printer
         EventsCommand::Dead { sink, limit } => {
             let items = collect(api, sink.as_deref(), limit).await?;
             dead(items, printer)?;
+        }
+        EventsCommand::Sinks => sinks(api.sinks().await?, printer)?,
+        EventsCommand::Forget { sink } => {
+            let dropped = api.sink_forget(&sink).await?;
+            if printer.is_json() {
+                printer.document(&json!({ "dropped": dropped }))?;
+            } else {
+                printer.line(&dropped.to_string())?;
+                printer.note("deliveries were dropped, and nothing more is queued");
+            }
         }
         EventsCommand::Replay(args) => {
             let replayed = replay(args, api).await?;
@@ -71,6 +81,21 @@ async fn replay(args: ReplayArgs, api: &dyn Api) -> Outcome<u64> {
         replayed += api.replay(request).await?;
     }
     Ok(replayed)
+}
+
+fn sinks(items: Vec<SinkStats>, printer: &Printer) -> Outcome<()> {
+    if printer.is_json() {
+        return printer.document(&Page { items, next_cursor: None });
+    }
+    if items.is_empty() {
+        printer.note("events go to nobody yet: `sandboxer webhooks add`, or a hub in config.toml");
+        return Ok(());
+    }
+    let mut rows = Rows::new(["SINK", "WAITING", "GIVEN UP"]);
+    for sink in items {
+        rows.row([sink.sink, sink.pending.to_string(), sink.dead.to_string()]);
+    }
+    rows.print(printer)
 }
 
 fn dead(items: Vec<DeadLetter>, printer: &Printer) -> Outcome<()> {

@@ -63,7 +63,7 @@ pub(crate) async fn engine(folder: &Path) -> (Engine, Arc<Fake>) {
     std::fs::create_dir_all(&profiles).unwrap();
     std::fs::create_dir_all(&sandboxes).unwrap();
     std::fs::write(profiles.join("test.yaml"), PROFILE).unwrap();
-    let options = StoreOptions { source: "test".into(), sinks: Vec::new() };
+    let options = StoreOptions { source: "test".into(), hubs: Vec::new() };
     let store = SqliteStore::open(&folder.join("store.db"), options).await.unwrap();
     let fake = Arc::new(Fake::new(sandboxes));
     let mut registry = Registry::default();
