@@ -1,8 +1,8 @@
-//! Places where a test may end the process: between every two steps of create and destroy.
+//! Places where a test may end the process: between every two steps of what is done with a sandbox.
 //!
 //! Without the feature `fault-points` a point is nothing at all.
 
-/// Every point of the engine, in the order in which create and destroy pass them.
+/// Every point of the engine, in the order in which a sandbox passes them.
 pub const POINTS: &[&str] = &[
     "engine.create.before_intent",
     "engine.create.after_intent",
