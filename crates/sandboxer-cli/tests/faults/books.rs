@@ -1,6 +1,6 @@
 //! What everything cost: one set of intervals for each life, neither twice nor with a hole, and settled once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use sandboxer_core::Money;
@@ -10,38 +10,48 @@ use crate::rig::{Home, PAID_IN};
 
 /// Nothing is held any more, the books add up, and what is gone from the balance is what the intervals of the sandboxes
 /// cost, at the price of the place that each of them had in the end.
-pub(crate) fn assert_charged_once(home: &Home, point: &str) {
+pub(crate) fn assert_charged_once(home: &Home, rows: &[Value], point: &str) {
     assert_eq!(home.json(&["credits", "audit"])["wrong"], Value::Array(Vec::new()), "{point}");
     let account = &home.json(&["credits", "show"])["accounts"][0];
     assert_eq!(account["held"], "0.00 USD", "{point}");
+    let mut intervals = intervals(home);
     let mut charged = BTreeMap::<String, i128>::new();
-    for row in home.rows() {
-        let extension = row["extension"].as_str().unwrap().to_owned();
-        *charged.entry(format!("provider:{extension}")).or_default() += charge_of(home, &row, point);
+    for row in rows {
+        let intervals = intervals.remove(row["sandbox_id"].as_str().unwrap()).unwrap_or_default();
+        let provider = format!("provider:{}", row["extension"].as_str().unwrap());
+        *charged.entry(provider).or_default() += charge_of(row, &intervals, point);
     }
+    assert!(intervals.is_empty(), "{point}: charged for what never was: {intervals:#?}");
     let sum: i128 = charged.values().sum();
     assert_eq!(amount(&account["balance"]), PAID_IN.parse::<Money>().unwrap().nanos() - sum, "{point}");
-    let mut paid = BTreeMap::<String, i128>::new();
-    let entries = home.json(&["credits", "history", "--account", "all"]);
-    for entry in entries["items"].as_array().unwrap() {
-        let account = entry["account"].as_str().unwrap();
-        if account.starts_with("provider:") {
-            *paid.entry(account.to_owned()).or_default() += amount(&entry["amount"]);
-        }
-    }
-    for sums in [&mut paid, &mut charged] {
-        sums.retain(|_, sum| *sum != 0);
-    }
+    charged.retain(|_, sum| *sum != 0);
     assert_eq!(
-        paid, charged,
-        "{point}: each provider gets what its sandboxes cost, and nobody else anything"
+        paid(home, point),
+        charged,
+        "{point}: each provider gets what its sandboxes cost, nobody else anything"
     );
 }
 
+/// What each provider was given in all. Each sandbox is settled once.
+fn paid(home: &Home, point: &str) -> BTreeMap<String, i128> {
+    let entries = home.json(&["credits", "history", "--account", "all"]);
+    let (mut out, mut settled) = (BTreeMap::<String, i128>::new(), BTreeMap::new());
+    for entry in entries["items"].as_array().unwrap() {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+        if entry["kind"] == "settlement" {
+            let first = settled.entry(text("sandbox_id")).or_insert_with(|| text("transaction"));
+            assert_eq!(*first, text("transaction"), "{point}: settled more than once: {entries:#}");
+        }
+        if text("account").starts_with("provider:") {
+            *out.entry(text("account")).or_default() += amount(&entry["amount"]);
+        }
+    }
+    out.retain(|_, sum| *sum != 0);
+    out
+}
+
 /// What one sandbox was charged, after its intervals were found to follow each other from `ready` to its end.
-fn charge_of(home: &Home, row: &Value, point: &str) -> i128 {
-    let id = row["sandbox_id"].as_str().unwrap();
-    let intervals = intervals(home, id);
+fn charge_of(row: &Value, intervals: &[Interval], point: &str) -> i128 {
     let told = || format!("{point}: {row:#}\n{intervals:#?}");
     assert_eq!(row["state"], "destroyed", "{}", told());
     let cost = &row["cost"];
@@ -51,7 +61,7 @@ fn charge_of(home: &Home, row: &Value, point: &str) -> i128 {
     let numbers = intervals.iter().map(|interval| interval.number);
     assert!(numbers.eq(1..=intervals.len() as u64), "twice or missing: {}", told());
     let mut from = row["ready_at"].as_str().map(moment);
-    for interval in &intervals {
+    for interval in intervals {
         assert_eq!(Some(interval.start), from, "a hole or an overlap: {}", told());
         assert_eq!(interval.extension, row["extension"].as_str().unwrap(), "{}", told());
         from = interval.end;
@@ -63,13 +73,6 @@ fn charge_of(home: &Home, row: &Value, point: &str) -> i128 {
         assert!(end <= gone && end <= expires, "charged beyond its end: {}", told());
     }
     assert_eq!(charged, intervals.iter().map(|interval| interval.cost).sum::<i128>(), "{}", told());
-    let entries = home.json(&["credits", "history", "--sandbox", id]);
-    let kinds = entries["items"].as_array().unwrap().iter();
-    let settled: std::collections::BTreeSet<_> = kinds
-        .filter(|entry| entry["kind"] == "settlement")
-        .map(|entry| entry["transaction"].as_str().unwrap().to_owned())
-        .collect();
-    assert!(settled.len() <= 1, "{point}: settled more than once: {entries:#}");
     charged
 }
 
@@ -84,17 +87,17 @@ pub(crate) struct Interval {
     cost: i128,
 }
 
-/// The intervals of a sandbox in their order. Each meter is in each of them at most once.
-pub(crate) fn intervals(home: &Home, id: &str) -> Vec<Interval> {
-    let meters = home.json(&["meters", "list", "--sandbox", id]);
-    let mut out = BTreeMap::<u64, Interval>::new();
-    let mut seen = std::collections::BTreeSet::new();
+/// The intervals of every sandbox in their order. Each meter is in each of them at most once.
+pub(crate) fn intervals(home: &Home) -> BTreeMap<String, Vec<Interval>> {
+    let meters = home.json(&["meters", "list"]);
+    let mut out = BTreeMap::<(String, u64), Interval>::new();
+    let mut seen = BTreeSet::new();
     for meter in meters["items"].as_array().unwrap() {
         let text = |name: &str| meter[name].as_str().unwrap().to_owned();
         let number = meter["sequence"].as_u64().unwrap();
-        assert!(seen.insert((number, text("meter"))), "a meter twice: {meters:#}");
+        assert!(seen.insert((text("sandbox_id"), number, text("meter"))), "a meter twice: {meters:#}");
         let (start, end) = (moment(&text("started_at")), meter["ended_at"].as_str().map(moment));
-        let interval = out.entry(number).or_insert_with(|| Interval {
+        let interval = out.entry((text("sandbox_id"), number)).or_insert_with(|| Interval {
             number,
             start,
             end,
@@ -106,7 +109,11 @@ pub(crate) fn intervals(home: &Home, id: &str) -> Vec<Interval> {
         assert_eq!((&interval.phase, &interval.extension), (&text("state"), &text("extension")));
         interval.cost += amount(&meter["cost"]);
     }
-    out.into_values().collect()
+    let mut sorted = BTreeMap::<String, Vec<Interval>>::new();
+    for ((id, _), interval) in out {
+        sorted.entry(id).or_default().push(interval);
+    }
+    sorted
 }
 
 fn amount(value: &Value) -> i128 {

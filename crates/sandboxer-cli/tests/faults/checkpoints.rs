@@ -81,7 +81,7 @@ fn die_at(home: &Home, point: &str) {
         other => panic!("no command for {other}"),
     }
     home.ok(&["exec", id, "--", "true"]);
-    let told = intervals(home, id);
+    let told = &intervals(home)[id];
     assert!(told.iter().map(|interval| &interval.phase).eq(phases.iter()), "{point}: {told:#?}");
     home.ok(&["destroy", "--all", "--yes"]);
     for snapshot in snapshots(home) {

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::rig::Home;
 
 #[track_caller]
@@ -42,7 +44,7 @@ pub(crate) fn entries(home: &Home, folder: &str) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-fn cgroups(ids: &[String]) -> Vec<String> {
+fn cgroups(ids: &[&str]) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), vec![PathBuf::from("/sys/fs/cgroup")]);
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -60,15 +62,16 @@ fn cgroups(ids: &[String]) -> Vec<String> {
 }
 
 /// Processes end a moment after they are told to; everything else is there or it is not.
-pub(crate) fn assert_nothing_left(home: &Home, point: &str) {
-    let ids: Vec<String> =
-        home.rows().iter().map(|row| row["sandbox_id"].as_str().unwrap().to_owned()).collect();
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !processes(home.path()).is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+pub(crate) fn assert_nothing_left(home: &Home, rows: &[Value], point: &str) {
+    let ids: Vec<&str> = rows.iter().map(|row| row["sandbox_id"].as_str().unwrap()).collect();
     let none = Vec::<String>::new();
-    assert_eq!(processes(home.path()), none, "processes after {point}");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let mut running = processes(home.path());
+    while !running.is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+        running = processes(home.path());
+    }
+    assert_eq!(running, none, "processes after {point}");
     for folder in ["sandboxes", "saas-stub/native/sandboxes", "saas-stub/sandboxes", "staging", "mirrors"] {
         assert_eq!(entries(home, folder), none, "{folder} after {point}");
     }

@@ -23,7 +23,9 @@ use crate::rig::Home;
 /// After a restart every row is settled: usable with something behind it, paused, or destroyed. Everything is brought to
 /// its end, and then nothing is there any more and everything is paid.
 fn finish(home: &Home, point: &str) {
-    for row in home.rows() {
+    let rows = home.rows();
+    let mut destroy = vec!["destroy"];
+    for row in &rows {
         let (id, state) = (row["sandbox_id"].as_str().unwrap(), row["state"].as_str().unwrap());
         assert!(["ready", "active", "paused", "destroyed"].contains(&state), "{point}: {id} is {state}");
         if ["ready", "active"].contains(&state) {
@@ -31,8 +33,10 @@ fn finish(home: &Home, point: &str) {
             assert!(run.status.success(), "{point}: {id} is {state} and does not answer: {run:?}");
         }
         // Also what is destroyed: a repeat changes nothing.
-        home.ok(&["destroy", id]);
+        destroy.push(id);
     }
-    assert_nothing_left(home, point);
-    assert_charged_once(home, point);
+    home.ok(&destroy);
+    let rows = home.rows();
+    assert_nothing_left(home, &rows, point);
+    assert_charged_once(home, &rows, point);
 }

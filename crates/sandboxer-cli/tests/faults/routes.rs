@@ -69,6 +69,19 @@ fn every_point_of_a_choice_of_two() {
     });
 }
 
+/// Whoever finds both of them dies as well, while it removes them.
+#[test]
+fn every_point_of_the_end_of_two() {
+    each(of_engine(&["destroy"]), |point| {
+        let home = home();
+        let slow = ["--hedge=1500ms", "--input", "stub=ready_latency=40s"];
+        let create = [&CREATE[..], &slow].concat();
+        home.dies("engine.hedge.after_switch", &create);
+        home.dies(point, &["list"]);
+        one_after(&home, point, &create);
+    });
+}
+
 /// Nobody was told of what was made before: a repeat makes one, on the second place, and only that is charged.
 fn one_after(home: &Home, point: &str, create: &[&str]) {
     assert_eq!(home.living().len(), 0, "{point}");
