@@ -122,7 +122,7 @@ impl Engine {
         record.sandbox.isolation = report(&record.sandbox.isolation, &handle);
         record.sandbox.reachability = Some(reachability);
         record.handle = Some(handle);
-        let money = match self.begin_charging(&mut record).await {
+        let money = match self.begin_charging(&mut record, now).await {
             Ok(money) => money,
             Err(error) => return Err(self.give_up(stored, error).await),
         };

@@ -1,8 +1,8 @@
-//! Places where a test may end the process: between every two steps of create and destroy.
+//! Places where a test may end the process: between every two steps of what is done with a sandbox.
 //!
 //! Without the feature `fault-points` a point is nothing at all.
 
-/// Every point of the engine, in the order in which create and destroy pass them.
+/// Every point of the engine, in the order in which a sandbox passes them.
 pub const POINTS: &[&str] = &[
     "engine.create.before_intent",
     "engine.create.after_intent",
@@ -18,10 +18,12 @@ pub const POINTS: &[&str] = &[
     "engine.hedge.after_teardown",
     "engine.extend.after_hold",
     "engine.extend.after_effect",
+    "engine.extend.after_extended",
     "engine.pause.after_intent",
     "engine.pause.after_effect",
     "engine.pause.after_paused",
     "engine.resume.after_intent",
+    "engine.resume.after_hold",
     "engine.resume.after_effect",
     "engine.resume.after_resumed",
     "engine.snapshot.before_intent",

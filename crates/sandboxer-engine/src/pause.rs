@@ -62,6 +62,7 @@ impl Engine {
             self.let_go(held, None).await?;
             return Err(error);
         }
+        fault::point("engine.resume.after_hold");
         let resumed =
             in_time(self.inner.limits.teardown_timeout, "resume", held.extension.resume(&held.handle)).await;
         fault::point("engine.resume.after_effect");

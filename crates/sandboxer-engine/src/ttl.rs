@@ -54,7 +54,10 @@ impl Engine {
             };
             match self.inner.store.update(update).await {
                 Err(error) if error.kind() == ErrorKind::Conflict => continue,
-                other => return Ok(other?.record.sandbox),
+                other => {
+                    fault::point("engine.extend.after_extended");
+                    return Ok(other?.record.sandbox);
+                }
             }
         }
     }

@@ -1,5 +1,4 @@
-//! A sandbox's whole way on a real engine: checkpoints, ports, a mirrored folder, an engine that goes away, and a
-//! process that is killed at every step of a pause, a snapshot and a fork.
+//! A sandbox's whole way on a real engine: checkpoints, ports, a mirrored folder, and an engine that goes away.
 
 use std::path::Path;
 
@@ -142,68 +141,6 @@ fn a_mirrored_folder() {
     let id = home.run(read_only).ok().trim().to_owned();
     assert_eq!(sh(&home, &id, "cat a.txt; echo x > a.txt || echo refused").ok(), "changed here\nrefused\n");
     home.run(["destroy", &id]).ok();
-}
-
-/// What each command leaves when it dies is settled by the next look, and nothing stays.
-#[test]
-#[cfg(feature = "fault-points")]
-fn killed_at_every_step_of_a_checkpoint() {
-    // An engine of its own: what no row knows any more is removed here, whosever it is.
-    let Some(engine) = real::require(Dockerd::start()) else { return };
-    engine.import_busybox(IMAGE).unwrap();
-    let engine = &engine;
-    let points = sandboxer_engine::fault::POINTS;
-    let ours =
-        ["engine.pause.", "engine.resume.", "engine.snapshot.", "engine.snapshot_delete.", "engine.fork."];
-    let mut died = 0;
-    for point in points.iter().filter(|point| ours.iter().any(|prefix| point.starts_with(prefix))) {
-        let home = home(engine);
-        let id = create(&home);
-        let dies = |args: &[&str]| {
-            let mut command = home.bare();
-            let output = command.args(args).env("SANDBOXER_FAULT", point).output().unwrap();
-            assert_eq!(output.status.code(), None, "{point}: {args:?} went on: {output:?}");
-        };
-        match point.split('.').nth(1).unwrap() {
-            "pause" => dies(&["pause", &id]),
-            "resume" => {
-                home.run(["pause", &id]).ok();
-                dies(&["resume", &id]);
-            }
-            "snapshot" => dies(&["snapshot", &id]),
-            "snapshot_delete" => {
-                let snapshot = home.run(["snapshot", &id]).ok().trim().to_owned();
-                dies(&["snapshots", "delete", &snapshot]);
-            }
-            "fork" => dies(&["fork", &id]),
-            other => panic!("no command for {other}"),
-        }
-        died += 1;
-        after_a_death(&home, engine, &id, point);
-    }
-    assert!(died > 10, "{died}");
-}
-
-/// The sandbox works again, and everything can be taken down.
-#[cfg(feature = "fault-points")]
-fn after_a_death(home: &Home, engine: &Dockerd, id: &str, point: &str) {
-    home.run(["reap-stale", "--apply", "--unknown"]);
-    if state(home, id) == "paused" {
-        home.run(["resume", id]).ok();
-    }
-    let ran = sh(home, id, "echo alive");
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "alive\n", "{point}: {ran:?}");
-    home.run(["destroy", "--all", "--yes"]).ok();
-    home.run(["list"]).ok();
-    for snapshot in home.run(["snapshots", "list", "--json"]).json()["items"].as_array().unwrap() {
-        let snapshot = snapshot["snapshot_id"].as_str().unwrap();
-        home.run(["snapshots", "delete", snapshot]).ok();
-    }
-    home.run(["reap-stale", "--apply", "--unknown"]).ok();
-    let stale = home.run(["inspect", "stale", "--json"]).json();
-    let ours = left(engine, id);
-    assert_eq!(ours, Vec::<String>::new(), "after {point}: {stale}");
-    assert_eq!(left(engine, "snp_"), Vec::<String>::new(), "after {point}: {stale}");
 }
 
 #[test]

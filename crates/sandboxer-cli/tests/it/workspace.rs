@@ -323,35 +323,3 @@ fn a_killed_sync_leaves_whole_files_and_the_next_one_finishes() {
         assert_eq!(names.count(), 40, "something of ours is left");
     }
 }
-
-/// The same at every point of a sync and of the seeding, by the feature that ends the process there.
-#[test]
-#[cfg(feature = "fault-points")]
-fn a_process_killed_between_any_two_steps_of_a_sync_loses_nothing() {
-    for point in ["engine.sync.before_down", "engine.sync.after_down", "engine.sync.after_up"] {
-        let project = Project::new(Home::new());
-        let id = project.mirror();
-        project.home.run(["exec", &id, "--background", "--", "sh", "-c", "echo in > inside; rm README"]).ok();
-        crate::support::eventually("the change inside", || {
-            project.home.run(["cp", &format!("{id}:README"), "-"]).code == Some(3)
-        });
-        project.write("outside", "out\n");
-        fs::remove_file(project.folder.join("src/main.sh")).unwrap();
-        let mut sync = project.home.command(["sync", &id]);
-        assert_eq!(sync.env("SANDBOXER_FAULT", point).output().unwrap().status.code(), None, "{point}");
-        project.home.run(["sync", &id]).exits(0);
-        assert_eq!(project.read("inside").as_deref(), Some("in\n"), "{point}");
-        assert_eq!(project.read("README"), None, "{point}");
-        assert_eq!(project.sh(&id, "find . -type f | sort").ok(), "./inside\n./outside\n", "{point}");
-    }
-    let project = Project::new(Home::new());
-    let mut create = project.home.command(["create", "--workspace", "project"]);
-    assert_eq!(
-        create.env("SANDBOXER_FAULT", "engine.create.after_seed").output().unwrap().status.code(),
-        None
-    );
-    let seeds = || fs::read_dir(project.home.state().join("staging")).unwrap().count();
-    assert_eq!(seeds(), 1);
-    project.home.run(["list"]).ok();
-    assert_eq!(seeds(), 0, "a seed is left");
-}

@@ -17,26 +17,31 @@ const PATIENCE: Dur = Dur::from_secs(3);
 const SIGN_EVERY: Dur = Dur::from_secs(5);
 
 impl Engine {
-    /// It is ready: what is held is what its place costs, and the first interval begins.
-    pub(crate) async fn begin_charging(&self, record: &mut SandboxRecord) -> Result<Money> {
+    /// It is ready since then: what is held is what its place costs, and the first interval begins.
+    pub(crate) async fn begin_charging(
+        &self,
+        record: &mut SandboxRecord,
+        since: jiff::Timestamp,
+    ) -> Result<Money> {
         let mut money = self.hold_as_quoted(record).await?;
-        let started = self.start_meters(record, Phase::Running, None)?;
+        let started = self.start_meters(record, Phase::Running, since, None)?;
         money.books.meters = started.books.meters;
         Ok(money)
     }
 
-    /// An interval begins.
+    /// An interval begins where what was before it ended: looking at the clock again would leave a hole.
     pub(crate) fn start_meters(
         &self,
         record: &mut SandboxRecord,
         phase: Phase,
+        at: jiff::Timestamp,
         cpu: Option<u64>,
     ) -> Result<Money> {
-        let (id, now) = (record.id(), self.now());
+        let id = record.id();
         let Some(bill) = record.bill.as_mut().filter(|bill| !bill.settled) else {
             return Ok(Money::default());
         };
-        let meters = bill.start(id, phase, now, cpu)?;
+        let meters = bill.start(id, phase, at, cpu)?;
         Ok(Money { books: Books { meters, ..Books::default() }, facts: Vec::new() })
     }
 
@@ -50,7 +55,7 @@ impl Engine {
         let mut money = self.stop_meters(record, now, used.as_ref())?;
         self.refresh_tariff(record);
         let cpu = used.and_then(|used| used.cpu_usec);
-        let started = self.start_meters(record, phase, cpu)?;
+        let started = self.start_meters(record, phase, now, cpu)?;
         money.books.meters.extend(started.books.meters);
         Ok(money)
     }

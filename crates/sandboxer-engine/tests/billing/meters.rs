@@ -36,6 +36,26 @@ async fn a_pause_stops_what_the_provider_stops_charging() {
     audit(&workshop).await;
 }
 
+/// A real clock goes on while the work is done: where one interval ends the next begins, to the millisecond.
+#[tokio::test]
+async fn no_time_is_lost_between_two_intervals() {
+    let workshop = workshop().await;
+    pay_in(&workshop, "10").await;
+    workshop.clock.step_with_each_look(Dur::from_millis(7));
+    let id = create(&workshop.engine, 600).await.unwrap().sandbox_id;
+    workshop.engine.pause(&me(), id).await.unwrap();
+    workshop.engine.resume(&me(), id).await.unwrap();
+    let ended = workshop.engine.destroy(&me(), id).await.unwrap();
+    let meters = meters(&workshop, id).await;
+    assert_eq!(meters.len(), 3, "{meters:#?}");
+    let mut from = ended.ready_at;
+    for meter in &meters {
+        assert_eq!(Some(meter.started_at), from, "{meters:#?}");
+        from = meter.ended_at;
+    }
+    audit(&workshop).await;
+}
+
 #[tokio::test]
 async fn the_ttl_ends_the_charge_however_late_somebody_looks() {
     let workshop = workshop().await;
