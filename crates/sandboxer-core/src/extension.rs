@@ -210,15 +210,60 @@ pub struct Found {
     pub parts: Vec<String>,
 }
 
+/// Whether a sandbox lives, in the word of its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Alive,
+    /// It is over, or the backend knows nothing of it. `at` is when it ended, where the backend can say; its clock may
+    /// be wrong, so that whoever charges by it bounds it.
+    Ended {
+        at: Option<Timestamp>,
+    },
+}
+
+impl Life {
+    /// Over, and the backend cannot say since when.
+    pub const ENDED: Self = Self::Ended { at: None };
+
+    /// For backends that know no more than whether it lives.
+    pub fn of(alive: bool) -> Self {
+        if alive { Self::Alive } else { Self::ENDED }
+    }
+
+    pub fn is_alive(self) -> bool {
+        self == Self::Alive
+    }
+}
+
 /// Where a sandbox stands according to its backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct BackendStatus {
     pub alive: bool,
+    /// When it ended, where it did and the backend can say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Extension-specific facts for `inspect sandbox`.
     #[schema(value_type = Object)]
     pub detail: serde_json::Value,
+}
+
+impl BackendStatus {
+    /// Of something that lives.
+    pub fn alive(usage: Option<Usage>, detail: serde_json::Value) -> Self {
+        Self { alive: true, ended_at: None, usage, detail }
+    }
+
+    /// Of something that is over.
+    pub fn ended(at: Option<Timestamp>, detail: serde_json::Value) -> Self {
+        Self { alive: false, ended_at: at, usage: None, detail }
+    }
+
+    pub fn life(&self) -> Life {
+        if self.alive { Life::Alive } else { Life::Ended { at: self.ended_at } }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -266,9 +311,10 @@ pub trait Extension: Send + Sync + 'static {
     /// Usage and details, read back from the backend.
     async fn status(&self, handle: &Handle) -> Result<BackendStatus>;
 
-    /// Whether it still lives. Asked whenever somebody looks, so it must be cheap.
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        Ok(self.status(handle).await?.alive)
+    /// Whether it still lives, and if not since when, where the backend knows: what is charged ends then. Asked whenever
+    /// somebody looks, so it must be cheap.
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        Ok(self.status(handle).await?.life())
     }
 
     async fn extend(&self, _handle: &Handle, _expires_at: Timestamp) -> Result<()> {

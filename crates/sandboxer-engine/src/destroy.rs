@@ -2,7 +2,7 @@
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::CleanupReport;
-use sandboxer_core::sandbox::{Sandbox, SandboxRecord, reason};
+use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State, error::Failure};
 use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
@@ -115,7 +115,7 @@ impl Engine {
                 event: NewEvent::transition(State::Destroying, now, data),
             });
         }
-        let ended_at = self.end_of_charge(&record, ending).await?;
+        let ended_at = self.end_of_charge(&record, ending.reason).await?;
         let used = self.used(&record).await;
         let money = self.settle_bill(&mut record, ended_at, used.as_ref()).await?;
         record.sandbox.state = State::Destroying;
@@ -135,17 +135,6 @@ impl Engine {
                 books: money.books,
             })
             .await
-    }
-
-    /// Until when the time of a sandbox is charged: its deadline, the moment somebody asked for the end, or the last time
-    /// it was seen alive, where it ended by itself and nobody knows when.
-    async fn end_of_charge(&self, record: &SandboxRecord, ending: &Ending) -> Result<jiff::Timestamp> {
-        match ending.reason {
-            reason::TTL => Ok(record.sandbox.expires_at.min(self.now())),
-            reason::LOST | reason::IDLE => self.last_alive(record).await,
-            reason::REQUESTED if !self.seems_alive(record).await => self.last_alive(record).await,
-            _ => Ok(self.now().min(record.sandbox.expires_at)),
-        }
     }
 
     async fn tear_down(&self, stored: Stored) -> Result<Stored> {

@@ -49,6 +49,8 @@ pub struct Script {
 struct World {
     script: Script,
     living: BTreeSet<String>,
+    /// When those ended of which the backend can say it.
+    ended: BTreeMap<String, Timestamp>,
     paused: BTreeSet<String>,
     /// What is inside a sandbox or a checkpoint; the same text in a copy.
     contents: BTreeMap<String, String>,
@@ -135,6 +137,13 @@ impl Scripted {
     /// Ends a sandbox behind everybody's back.
     pub fn lose(&self, tag: &str) {
         self.world().living.remove(tag);
+    }
+
+    /// The same, and the backend says when that was: the truth or not.
+    pub fn end_at(&self, tag: &str, at: Timestamp) {
+        let mut world = self.world();
+        world.living.remove(tag);
+        world.ended.insert(tag.to_owned(), at);
     }
 }
 
@@ -263,8 +272,11 @@ impl Extension for Scripted {
         if takes > Duration::ZERO {
             tokio::time::sleep(takes).await;
         }
-        let alive = self.world().living.contains(&handle.tag);
-        Ok(BackendStatus { alive, usage: None, detail: serde_json::Value::Null })
+        let world = self.world();
+        Ok(match world.living.contains(&handle.tag) {
+            true => BackendStatus::alive(None, serde_json::Value::Null),
+            false => BackendStatus::ended(world.ended.get(&handle.tag).copied(), serde_json::Value::Null),
+        })
     }
 
     async fn extend(&self, _handle: &Handle, _expires_at: Timestamp) -> Result<()> {

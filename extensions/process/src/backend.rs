@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
     BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Description, Extension, Found, Handle,
-    ProvisionRequest, Reachability,
+    Life, ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::snapshot::Taken;
@@ -180,8 +180,9 @@ impl Extension for ProcessExtension {
         self.ask("status", json!({ "handle": handle })).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        self.ask("is_alive", json!({ "handle": handle })).await
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        let told: params::Alive = self.ask("is_alive", json!({ "handle": handle })).await?;
+        Ok(told.into())
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

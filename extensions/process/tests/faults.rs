@@ -139,7 +139,7 @@ async fn a_process_that_hangs_is_ended() {
 #[tokio::test]
 async fn one_slow_answer_does_not_end_the_process() {
     let rogue = Rogue::new("fine");
-    assert_eq!(rogue.get().is_alive(&handle()).await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(rogue.get().life(&handle()).await.unwrap_err().kind(), ErrorKind::Timeout);
     rogue.works().await;
     assert_eq!(rogue.starts().len(), 1);
 }

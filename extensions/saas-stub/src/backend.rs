@@ -10,7 +10,7 @@ use sandboxer_core::env_vars::EnvVars;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
     BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Description, Extension, Found, Handle,
-    Location, ProvisionRequest, Reachability,
+    Life, Location, ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::host::LOCAL;
@@ -99,14 +99,23 @@ impl SaasStub {
         }
     }
 
-    async fn lives(&self, record: Option<&Record>, handle: &Handle) -> Result<bool> {
-        if !record.is_some_and(|record| record.is_in_time(Timestamp::now())) {
-            return Ok(false);
+    /// Whether it lives, and if not since when: by the provider's books, and where they say nothing by what is behind.
+    async fn life_in(&self, known: Option<&Record>, handle: &Handle) -> Result<Life> {
+        let now = Timestamp::now();
+        // What is lost is not known, not even as something that was.
+        let Some(record) = known.filter(|record| !record.is_lost(now)) else { return Ok(Life::ENDED) };
+        if !record.is_in_time(now) {
+            return Ok(Life::Ended { at: record.ended_at.or(Some(record.end().0)) });
         }
         match &self.settings.backing {
-            Backing::Extension(backing) => backing.is_alive(&inner(handle)).await,
-            Backing::None => Ok(true),
+            Backing::Extension(backing) => backing.life(&inner(handle)).await,
+            Backing::None => Ok(Life::Alive),
         }
+    }
+
+    /// What the provider knows of it, also after its end.
+    fn known(&self, tag: &str) -> Result<Option<Record>> {
+        Ok(self.provider.get(tag)?.or(self.provider.ended(tag)?))
     }
 
     /// A call that changes a sandbox takes its time.
@@ -221,22 +230,21 @@ impl Extension for SaasStub {
         self.all_of_ours(tag_prefix).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        let record = self.provider.get(&handle.tag)?;
-        let behaviour = self.behaviour_of(record.as_ref())?;
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        let known = self.known(&handle.tag)?;
+        let behaviour = self.behaviour_of(known.as_ref())?;
         faults::call(behaviour.status, "status", &behaviour).await?;
-        self.lives(record.as_ref(), handle).await
+        self.life_in(known.as_ref(), handle).await
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
-        let record = self.provider.get(&handle.tag)?;
-        let behaviour = self.behaviour_of(record.as_ref())?;
+        let known = self.known(&handle.tag)?;
+        let behaviour = self.behaviour_of(known.as_ref())?;
         faults::call(behaviour.status, "status", &behaviour).await?;
         let now = Timestamp::now();
-        // What is lost is not known, not even as something that was.
-        let known = record.clone().or(self.provider.ended(&handle.tag)?);
+        let life = self.life_in(known.as_ref(), handle).await?;
         let Some(known) = known.filter(|known| !known.is_lost(now)) else {
-            return Ok(BackendStatus { alive: false, usage: None, detail: Value::Null });
+            return Ok(BackendStatus::ended(None, Value::Null));
         };
         let mut detail = json!({
             "provider": known,
@@ -244,17 +252,17 @@ impl Extension for SaasStub {
             "key": known.key,
             "billed": known.billed_until(now),
         });
-        if !self.lives(record.as_ref(), handle).await? {
-            return Ok(BackendStatus { alive: false, usage: None, detail });
+        if let Life::Ended { at } = life {
+            return Ok(BackendStatus::ended(at, detail));
         }
         let Backing::Extension(backing) = &self.settings.backing else {
-            return Ok(BackendStatus { alive: true, usage: None, detail });
+            return Ok(BackendStatus::alive(None, detail));
         };
         let behind = backing.status(&inner(handle)).await?;
         if let Some(detail) = detail.as_object_mut() {
             detail.insert("backing".into(), behind.detail);
         }
-        Ok(BackendStatus { alive: behind.alive, usage: behind.usage, detail })
+        Ok(BackendStatus { detail, ..behind })
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

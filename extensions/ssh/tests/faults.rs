@@ -202,7 +202,7 @@ async fn hosts_that_are_down_changed_or_strange_are_told_apart() {
     assert!(!report.ok && report.items[0].detail.contains("SHA256:"), "{report:?}");
     it.hosts.set(it.host.host());
     // Its guard went with the restart; the sandbox is there until its deadline, and is guarded again.
-    assert!(it.ssh.is_alive(&handle).await.unwrap());
+    assert!(it.ssh.life(&handle).await.unwrap().is_alive());
     assert!(it.runs(".guard/script"));
     it.host.stop();
     let error = it.ssh.exec(&handle, command("true")).await.err().unwrap();

@@ -113,7 +113,7 @@ pub(crate) async fn mortal(rig: &Rig, make: impl Fn(Dur) -> ProvisionRequest) ->
         let request = make(Dur::from_secs(age));
         if let Ok(handle) = rig.create(&request).await
             && sh(&rig.stub, &handle, "echo here").await.is_ok_and(|out| out == "here\n")
-            && rig.stub.is_alive(&handle).await.unwrap()
+            && rig.stub.life(&handle).await.unwrap().is_alive()
         {
             return (request, handle);
         }
