@@ -76,8 +76,6 @@ pub struct ProvisionRequest {
     pub seed: Option<PathBuf>,
     /// Start from this checkpoint instead of the image.
     pub from: Option<Taken>,
-    /// The caller's own key at the provider; the extension's own where it is absent.
-    pub credential: Option<Credential>,
     /// Long work tells here how far it is.
     pub progress: Progress,
     /// The backend ends the sandbox by itself at this moment, whoever lives then.
@@ -94,9 +92,14 @@ impl Credential {
         Self(secret.into())
     }
 
-    /// The secret itself, for the one request that needs it.
+    /// The secret itself, for the requests that need it.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Tells keys apart without telling them: the beginning of the SHA-256.
+    pub fn fingerprint(&self) -> String {
+        crate::hash::sha256_hex(self.0.as_bytes())[..16].to_owned()
     }
 }
 
@@ -294,6 +297,13 @@ pub trait Extension: Send + Sync + 'static {
     /// Where a service elsewhere keeps its sandboxes. For hosts of ours the host's own region and labels say it.
     fn location(&self) -> Location {
         Location::default()
+    }
+
+    /// The same backend with a workspace's own key in place of the platform's. Everything that is made with the one that
+    /// is returned lives in that key's account, and every later call about it, also the listing after a crash, comes
+    /// through one with the workspace's key of that moment. Nothing where there are no accounts, as on machines of one's own.
+    fn with_key(&self, _key: &Credential) -> Option<Arc<dyn Extension>> {
+        None
     }
 
     /// Idempotent on the tag.

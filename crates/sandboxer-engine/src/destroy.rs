@@ -140,9 +140,12 @@ impl Engine {
     async fn tear_down(&self, stored: Stored) -> Result<Stored> {
         let (tag, timeout) = (stored.record.id().to_string(), self.inner.limits.teardown_timeout);
         let work = async {
-            let extension = self.extension_of(&stored)?;
+            let record = &stored.record;
+            let extension = self.extension_of(record).await?;
             self.remove_hedge(&stored).await?;
-            extension.teardown(&stored.record.sandbox.host, &tag, stored.record.handle.as_ref()).await
+            let report = extension.teardown(&record.sandbox.host, &tag, record.handle.as_ref()).await?;
+            self.check_account(record, &report).await?;
+            Ok(report)
         };
         let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
             Err(Error::new(

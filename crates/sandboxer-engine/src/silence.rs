@@ -48,7 +48,7 @@ impl Engine {
             return Err(silent());
         }
         let limit = if sandbox.host == LOCAL { HERE } else { ELSEWHERE };
-        let extension = self.extension_of(stored)?;
+        let extension = self.extension_of(&stored.record).await?;
         match tokio::time::timeout(limit, extension.life(handle)).await {
             Ok(answer) => answer,
             Err(_) => {

@@ -92,7 +92,6 @@ fn request(progress: Progress) -> ProvisionRequest {
         host: "local".into(),
         seed: None,
         from: None,
-        credential: None,
         progress,
         expires_at: jiff::Timestamp::MAX,
         idle_reap: None,

@@ -9,8 +9,8 @@ use sandboxer_core::capability::Capability;
 use sandboxer_core::env_vars::EnvVars;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Description, Extension, Found, Handle,
-    Life, Location, ProvisionRequest, Reachability,
+    BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Credential, Description, Extension,
+    Found, Handle, Life, Location, ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::host::LOCAL;
@@ -25,17 +25,19 @@ use crate::config::{Backing, Settings};
 use crate::provider::Provider;
 use crate::provision::inner;
 use crate::record::Record;
-use crate::{faults, usage};
+use crate::{faults, record, usage};
 
-/// The pretended provider.
+/// The pretended provider, as whoever has this key sees it.
 pub struct SaasStub {
     pub(crate) settings: Settings,
     pub(crate) provider: Provider,
+    /// None is the platform's own.
+    pub(crate) key: Option<Credential>,
 }
 
 impl SaasStub {
     pub fn new(settings: Settings) -> Self {
-        Self { provider: Provider::new(settings.folder.clone()), settings }
+        Self { provider: Provider::new(settings.folder.clone()), settings, key: None }
     }
 
     /// The usage export as the provider would give it now: what ended, and what runs with its usage so far.
@@ -64,8 +66,26 @@ impl SaasStub {
         self.settings.behaviour(record.and_then(|record| record.stub.as_deref()))
     }
 
+    /// The account that the key opens.
+    pub(crate) fn account(&self) -> String {
+        record::account(self.key.as_ref())
+    }
+
+    /// What the provider knows of a sandbox in this account. What is in another one is not there.
+    fn mine(&self, tag: &str) -> Result<Option<Record>> {
+        Ok(self.provider.get(tag)?.filter(|record| record.key == self.account()))
+    }
+
+    /// It is somebody else's.
+    pub(crate) fn is_elsewhere(&self, tag: &str) -> Result<bool> {
+        Ok(self.provider.get(tag)?.is_some_and(|record| record.key != self.account()))
+    }
+
     /// Who runs the sandbox, and the handle that it gave.
     fn behind(&self, handle: &Handle, what: &str) -> Result<(&Arc<dyn Extension>, Handle)> {
+        if self.is_elsewhere(&handle.tag)? {
+            return Err(unknown());
+        }
         match &self.settings.backing {
             Backing::Extension(backing) => Ok((backing, inner(handle))),
             Backing::None => Err(self.unsupported(what)),
@@ -115,7 +135,8 @@ impl SaasStub {
 
     /// What the provider knows of it, also after its end.
     fn known(&self, tag: &str) -> Result<Option<Record>> {
-        Ok(self.provider.get(tag)?.or(self.provider.ended(tag)?))
+        let ended = self.provider.ended(tag)?.filter(|record| record.key == self.account());
+        Ok(self.mine(tag)?.or(ended))
     }
 
     /// A call that changes a sandbox takes its time.
@@ -202,12 +223,20 @@ impl Extension for SaasStub {
         }
     }
 
+    fn with_key(&self, key: &Credential) -> Option<Arc<dyn Extension>> {
+        let (settings, provider) = (self.settings.clone(), self.provider.clone());
+        Some(Arc::new(Self { settings, provider, key: Some(key.clone()) }))
+    }
+
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
         self.create(request).await
     }
 
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability> {
-        let record = self.provider.get(&handle.tag)?;
+        if self.is_elsewhere(&handle.tag)? {
+            return Err(unknown());
+        }
+        let record = self.mine(&handle.tag)?;
         let behaviour = self.behaviour_of(record.as_ref())?;
         faults::wait(behaviour.ready_latency).await;
         if let Backing::Extension(backing) = &self.settings.backing {
@@ -267,7 +296,7 @@ impl Extension for SaasStub {
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {
         self.delay(&handle.tag).await?;
-        let record = self.provider.get(&handle.tag)?.filter(|record| record.is_in_time(Timestamp::now()));
+        let record = self.mine(&handle.tag)?.filter(|record| record.is_in_time(Timestamp::now()));
         let mut record = record.ok_or_else(unknown)?;
         record.expires_at = expires_at;
         if let Backing::Extension(backing) = &self.settings.backing {

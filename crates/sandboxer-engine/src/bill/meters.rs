@@ -78,7 +78,7 @@ impl Engine {
         if bill.tariff.lines.iter().all(|line| line.charged == Charged::Reserved) {
             return None;
         }
-        let extension = self.inner.registry.get(&record.sandbox.extension).ok()?;
+        let extension = self.extension_of(record).await.ok()?;
         let handle = record.handle.as_ref()?;
         match tokio::time::timeout(PATIENCE.as_std(), extension.status(handle)).await {
             Ok(Ok(status)) if status.usage.is_some() => status.usage,
@@ -106,7 +106,7 @@ impl Engine {
 
     /// What the backend says of its life; nothing where it does not say anything soon.
     async fn life_of(&self, record: &SandboxRecord) -> Option<Life> {
-        let extension = self.inner.registry.get(&record.sandbox.extension).ok()?;
+        let extension = self.extension_of(record).await.ok()?;
         let handle = record.handle.as_ref()?;
         tokio::time::timeout(PATIENCE.as_std(), extension.life(handle)).await.ok()?.ok()
     }

@@ -30,9 +30,8 @@ impl Engine {
         if !matches!(stored.record.state(), State::Ready | State::Active) {
             return;
         }
-        let (Some(handle), Ok(extension)) = (stored.record.handle.clone(), self.extension_of(stored)) else {
-            return;
-        };
+        let Some(handle) = stored.record.handle.clone() else { return };
+        let Ok(extension) = self.extension_of(&stored.record).await else { return };
         if !extension.life(&handle).await.is_ok_and(Life::is_alive) {
             return;
         }
