@@ -42,6 +42,9 @@ pub struct Bill {
     /// Nothing is held any more and nothing will be charged.
     #[serde(default)]
     pub settled: bool,
+    /// Which key of the workspace's own it was made with, as a fingerprint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_key: Option<String>,
 }
 
 /// The interval that runs.
@@ -86,10 +89,11 @@ fn is_zero(amount: &Money) -> bool {
 }
 
 impl Bill {
-    /// A bill with nothing on it yet. Absent where nothing will ever be charged or metered.
+    /// A bill with nothing on it yet. Absent where nothing will ever be charged or metered; with a key of the workspace's
+    /// own there always is one, since it says whose account the sandbox is in.
     pub fn new(payer: Payer, terms: Terms, tariff: Tariff, quote: &Quote) -> Option<Self> {
         let is_free = tariff.lines.is_empty() && tariff.minimum == Money::ZERO;
-        (!is_free).then(|| Self {
+        (!is_free || terms.provider_key == ProviderKey::Own).then(|| Self {
             payer,
             terms,
             tariff,
@@ -100,6 +104,7 @@ impl Bill {
             ended: None,
             items: Vec::new(),
             settled: false,
+            own_key: None,
         })
     }
 

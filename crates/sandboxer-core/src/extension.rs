@@ -76,8 +76,6 @@ pub struct ProvisionRequest {
     pub seed: Option<PathBuf>,
     /// Start from this checkpoint instead of the image.
     pub from: Option<Taken>,
-    /// The caller's own key at the provider; the extension's own where it is absent.
-    pub credential: Option<Credential>,
     /// Long work tells here how far it is.
     pub progress: Progress,
     /// The backend ends the sandbox by itself at this moment, whoever lives then.
@@ -94,9 +92,14 @@ impl Credential {
         Self(secret.into())
     }
 
-    /// The secret itself, for the one request that needs it.
+    /// The secret itself, for the requests that need it.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Tells keys apart without telling them: the beginning of the SHA-256.
+    pub fn fingerprint(&self) -> String {
+        crate::hash::sha256_hex(self.0.as_bytes())[..16].to_owned()
     }
 }
 
@@ -210,15 +213,60 @@ pub struct Found {
     pub parts: Vec<String>,
 }
 
+/// Whether a sandbox lives, in the word of its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Alive,
+    /// It is over, or the backend knows nothing of it. `at` is when it ended, where the backend can say; its clock may
+    /// be wrong, so that whoever charges by it bounds it.
+    Ended {
+        at: Option<Timestamp>,
+    },
+}
+
+impl Life {
+    /// Over, and the backend cannot say since when.
+    pub const ENDED: Self = Self::Ended { at: None };
+
+    /// For backends that know no more than whether it lives.
+    pub fn of(alive: bool) -> Self {
+        if alive { Self::Alive } else { Self::ENDED }
+    }
+
+    pub fn is_alive(self) -> bool {
+        self == Self::Alive
+    }
+}
+
 /// Where a sandbox stands according to its backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct BackendStatus {
     pub alive: bool,
+    /// When it ended, where it did and the backend can say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Extension-specific facts for `inspect sandbox`.
     #[schema(value_type = Object)]
     pub detail: serde_json::Value,
+}
+
+impl BackendStatus {
+    /// Of something that lives.
+    pub fn alive(usage: Option<Usage>, detail: serde_json::Value) -> Self {
+        Self { alive: true, ended_at: None, usage, detail }
+    }
+
+    /// Of something that is over.
+    pub fn ended(at: Option<Timestamp>, detail: serde_json::Value) -> Self {
+        Self { alive: false, ended_at: at, usage: None, detail }
+    }
+
+    pub fn life(&self) -> Life {
+        if self.alive { Life::Alive } else { Life::Ended { at: self.ended_at } }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -251,6 +299,13 @@ pub trait Extension: Send + Sync + 'static {
         Location::default()
     }
 
+    /// The same backend with a workspace's own key in place of the platform's. Everything that is made with the one that
+    /// is returned lives in that key's account, and every later call about it, also the listing after a crash, comes
+    /// through one with the workspace's key of that moment. Nothing where there are no accounts, as on machines of one's own.
+    fn with_key(&self, _key: &Credential) -> Option<Arc<dyn Extension>> {
+        None
+    }
+
     /// Idempotent on the tag.
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle>;
 
@@ -266,9 +321,10 @@ pub trait Extension: Send + Sync + 'static {
     /// Usage and details, read back from the backend.
     async fn status(&self, handle: &Handle) -> Result<BackendStatus>;
 
-    /// Whether it still lives. Asked whenever somebody looks, so it must be cheap.
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        Ok(self.status(handle).await?.alive)
+    /// Whether it still lives, and if not since when, where the backend knows: what is charged ends then. Asked whenever
+    /// somebody looks, so it must be cheap.
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        Ok(self.status(handle).await?.life())
     }
 
     async fn extend(&self, _handle: &Handle, _expires_at: Timestamp) -> Result<()> {

@@ -32,6 +32,12 @@ pub struct Seat {
     pub workspace: String,
 }
 
+impl fmt::Display for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.organisation, self.workspace)
+    }
+}
+
 impl Default for Seat {
     fn default() -> Self {
         Self { organisation: DEFAULT.into(), workspace: DEFAULT.into() }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{SandboxId, SnapshotId};
+use crate::ledger::Seat;
 use crate::spec::SandboxSpec;
 
 /// What a user sees of a snapshot.
@@ -22,6 +23,9 @@ pub struct Snapshot {
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
+    /// The workspace with whose own key at the provider it was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_key_of: Option<Seat>,
 }
 
 /// What the store keeps: the public document, and what is needed to start from it.

@@ -92,8 +92,7 @@ impl Engine {
     }
 
     async fn attempt_now(&self, stored: &Stored, making: &Making) -> Result<Ready> {
-        let longer = self.extension_of(stored)?.provision_timeout(&stored.record.spec);
-        let timeout = self.inner.limits.provision_timeout.max(longer.unwrap_or_default());
+        let timeout = self.provision_limit(stored)?;
         let sandbox = &stored.record.sandbox;
         let entry = self.enter(sandbox.sandbox_id, &backend_of(stored), &sandbox.profile).await?;
         let work = self.provision(stored, making);

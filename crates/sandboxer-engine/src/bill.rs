@@ -4,14 +4,14 @@
 mod holds;
 mod meters;
 
+use sandboxer_core::Result;
 use sandboxer_core::bill::Bill;
 use sandboxer_core::event::NewEvent;
-use sandboxer_core::extension::{Credential, Usage};
+use sandboxer_core::extension::Usage;
 use sandboxer_core::ledger::Payer;
 use sandboxer_core::profile::Resources;
 use sandboxer_core::sandbox::{Quote, SandboxRecord};
 use sandboxer_core::tariff::{ProviderKey, Tariff, Terms};
-use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_store::{Books, Settle};
 use serde_json::json;
 
@@ -49,7 +49,9 @@ impl Engine {
     ) -> Result<(Option<Bill>, Quote)> {
         let sandbox = &record.sandbox;
         let tariff = self.tariff(&sandbox.extension, &sandbox.host, &record.spec.resources)?;
-        if tariff.lines.is_empty() && tariff.minimum == sandboxer_core::Money::ZERO {
+        let is_free = tariff.lines.is_empty() && tariff.minimum == sandboxer_core::Money::ZERO;
+        // A machine of one's own has no accounts.
+        if is_free && self.inner.registry.get(&sandbox.extension)?.describe().capability.self_hosted {
             return Ok((None, tariff.quote(sandbox.ttl, Terms::default())?));
         }
         let terms = self.terms(caller, &sandbox.extension).await?;
@@ -62,7 +64,13 @@ impl Engine {
             actor: sandbox.consumer.actor,
             profile,
         };
-        Ok((Bill::new(payer, terms, tariff, &quote), quote))
+        let mut bill = Bill::new(payer, terms, tariff, &quote);
+        if let Some(bill) = bill.as_mut().filter(|bill| bill.terms.provider_key == ProviderKey::Own) {
+            // One that is not there is told by the create itself, before it makes anything.
+            let key = self.key_of(&caller.seat, &sandbox.extension).await.ok();
+            bill.own_key = key.map(|key| key.fingerprint());
+        }
+        Ok((bill, quote))
     }
 
     /// Another offer, another price: the record gets its tariff and quote, and the hold follows. Nothing ran yet.
@@ -80,6 +88,7 @@ impl Engine {
                 let extension = record.sandbox.extension.clone();
                 bill.tariff = Tariff { extension, basis: "self-hosted".into(), ..Tariff::default() };
                 bill.terms = Terms::default();
+                bill.own_key = None;
                 bill.held = sandboxer_core::Money::ZERO;
                 bill
             })
@@ -88,7 +97,7 @@ impl Engine {
     }
 
     /// Whoever asked for a sandbox that was free until now.
-    async fn payer_of(&self, record: &SandboxRecord) -> Result<Caller> {
+    pub(crate) async fn payer_of(&self, record: &SandboxRecord) -> Result<Caller> {
         let mut caller = Caller { actor: record.sandbox.consumer.actor, ..Caller::local_admin() };
         if let Some(text) = &record.owner_key {
             let id = text.parse()?;
@@ -99,30 +108,6 @@ impl Engine {
             }
         }
         Ok(caller)
-    }
-
-    /// The workspace's own key at the provider, where the bill says that it is used. Without it nothing is provisioned:
-    /// the platform's key would be charged for what the workspace wants to pay itself.
-    pub(crate) async fn credential(&self, record: &SandboxRecord) -> Result<Option<Credential>> {
-        let Some(bill) = record.bill.as_ref().filter(|bill| bill.terms.provider_key == ProviderKey::Own)
-        else {
-            return Ok(None);
-        };
-        let (payer, extension) = (&bill.payer, &record.sandbox.extension);
-        let own = self.inner.store.own_key(&payer.organisation, &payer.workspace, extension).await?;
-        let secret = match &own {
-            Some(own) => self.vault()?.get(&own.secret)?,
-            None => None,
-        };
-        let secret = secret.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Refused,
-                format!("the key of workspace {} for {extension} is not there any more", payer.workspace),
-            )
-            .with_hint("`sandboxer credits provider-keys set` stores it again, `… remove` goes back to the platform's")
-            .without_effect()
-        })?;
-        Ok(Some(Credential::new(secret.expose())))
     }
 
     /// The end: the last interval is closed, what was used is posted, and the rest of the hold goes back. Once.

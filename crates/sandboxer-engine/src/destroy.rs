@@ -2,7 +2,7 @@
 
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::CleanupReport;
-use sandboxer_core::sandbox::{Sandbox, SandboxRecord, reason};
+use sandboxer_core::sandbox::{Sandbox, reason};
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State, error::Failure};
 use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
@@ -115,7 +115,7 @@ impl Engine {
                 event: NewEvent::transition(State::Destroying, now, data),
             });
         }
-        let ended_at = self.end_of_charge(&record, ending).await?;
+        let ended_at = self.end_of_charge(&record, ending.reason).await?;
         let used = self.used(&record).await;
         let money = self.settle_bill(&mut record, ended_at, used.as_ref()).await?;
         record.sandbox.state = State::Destroying;
@@ -137,23 +137,15 @@ impl Engine {
             .await
     }
 
-    /// Until when the time of a sandbox is charged: its deadline, the moment somebody asked for the end, or the last time
-    /// it was seen alive, where it ended by itself and nobody knows when.
-    async fn end_of_charge(&self, record: &SandboxRecord, ending: &Ending) -> Result<jiff::Timestamp> {
-        match ending.reason {
-            reason::TTL => Ok(record.sandbox.expires_at.min(self.now())),
-            reason::LOST | reason::IDLE => self.last_alive(record).await,
-            reason::REQUESTED if !self.seems_alive(record).await => self.last_alive(record).await,
-            _ => Ok(self.now().min(record.sandbox.expires_at)),
-        }
-    }
-
     async fn tear_down(&self, stored: Stored) -> Result<Stored> {
         let (tag, timeout) = (stored.record.id().to_string(), self.inner.limits.teardown_timeout);
         let work = async {
-            let extension = self.extension_of(&stored)?;
+            let record = &stored.record;
+            let extension = self.extension_of(record).await?;
             self.remove_hedge(&stored).await?;
-            extension.teardown(&stored.record.sandbox.host, &tag, stored.record.handle.as_ref()).await
+            let report = extension.teardown(&record.sandbox.host, &tag, record.handle.as_ref()).await?;
+            self.check_account(record, &report).await?;
+            Ok(report)
         };
         let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
             Err(Error::new(

@@ -67,9 +67,8 @@ impl Engine {
     }
 
     pub(crate) async fn provision(&self, stored: &Stored, making: &Making) -> Result<Ready> {
-        let (record, extension) = (&stored.record, self.extension_of(stored)?);
+        let (record, extension) = (&stored.record, self.extension_of(&stored.record).await?);
         let seed = if making.from.is_some() { None } else { self.seed(record).await? };
-        let credential = self.credential(record).await?;
         let request = |progress| ProvisionRequest {
             sandbox_id: record.id(),
             tag: record.id().to_string(),
@@ -77,7 +76,6 @@ impl Engine {
             host: record.sandbox.host.clone(),
             seed: seed.as_ref().map(|seed| seed.path().to_owned()),
             from: making.from.clone(),
-            credential: credential.clone(),
             progress,
             expires_at: record.sandbox.expires_at,
             idle_reap: record.sandbox.idle_reap,
@@ -154,7 +152,7 @@ impl Engine {
         // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
         let tag = stored.record.id().to_string();
         if !error.had_no_effect()
-            && let Ok(extension) = self.extension_of(&stored)
+            && let Ok(extension) = self.extension_of(&stored.record).await
             && let Err(cleanup) = extension.teardown(&stored.record.sandbox.host, &tag, None).await
         {
             tracing::warn!(error = ?cleanup, sandbox = tag, "a failed create left something behind");

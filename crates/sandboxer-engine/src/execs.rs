@@ -90,7 +90,7 @@ impl Engine {
         id: SandboxId,
     ) -> Result<(Stored, Arc<dyn Extension>, Handle)> {
         let stored = self.load_usable(caller, id).await?;
-        let extension = self.extension_of(&stored)?;
+        let extension = self.extension_of(&stored.record).await?;
         let handle = stored.record.handle.clone().ok_or_else(|| {
             Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
         })?;

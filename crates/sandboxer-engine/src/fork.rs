@@ -60,7 +60,7 @@ impl Engine {
 
     async fn fork_now(&self, caller: &Caller, id: SandboxId, request: &ForkRequest) -> Result<Forked> {
         let stored = self.load(caller, id).await?;
-        let description = self.extension_of(&stored)?.describe();
+        let description = self.description_of(&stored)?;
         let capability = &description.capability;
         if !(capability.fork && capability.snapshot && capability.restore) {
             return Err(Error::unsupported(&description.id, "fork"));

@@ -194,7 +194,7 @@ impl Engine {
         self.blame(second, error, false).await;
         let tag = stored.record.id().to_string();
         if !error.had_no_effect()
-            && let Err(left) = self.clean(second, &tag).await
+            && let Err(left) = self.clean(second, &stored.record).await
         {
             tracing::warn!(sandbox = tag, error = ?left, "the second sandbox is not clean; it will be tried again");
             return;
@@ -209,7 +209,8 @@ impl Engine {
             if let Some(running) = running {
                 let _ = tokio::time::timeout(GRACE, running).await;
             }
-            if let Err(error) = engine.clean(&place, &id.to_string()).await {
+            let cleaned = async { engine.clean(&place, &engine.reload(id).await?.record).await };
+            if let Err(error) = cleaned.await {
                 tracing::warn!(sandbox = %id, error = ?error, "the slower sandbox is not clean; it will be tried again");
                 return;
             }
@@ -252,7 +253,7 @@ impl Engine {
     pub(crate) async fn remove_hedge(&self, stored: &Stored) -> Result<()> {
         match &stored.record.sandbox.route.hedge {
             None => Ok(()),
-            Some(place) => self.clean(place, &stored.record.id().to_string()).await,
+            Some(place) => self.clean(place, &stored.record).await,
         }
     }
 

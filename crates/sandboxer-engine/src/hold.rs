@@ -60,7 +60,7 @@ impl Engine {
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
             }
-            let extension = self.extension_of(&stored)?;
+            let extension = self.extension_of(&stored.record).await?;
             let handle = stored.record.handle.clone().ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
             })?;
@@ -132,7 +132,7 @@ impl Engine {
 
     /// Brings the backend of abandoned work back to what the row says.
     pub(crate) async fn recover(&self, stored: Stored) -> Result<Stored> {
-        let extension = self.extension_of(&stored)?;
+        let extension = self.extension_of(&stored.record).await?;
         if let Some(handle) = stored.record.handle.as_ref().filter(|_| extension.describe().capability.pause)
         {
             match stored.record.state() {

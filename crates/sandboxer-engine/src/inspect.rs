@@ -171,7 +171,7 @@ impl Engine {
         let stored = self.settle_if_needed(self.load(caller, id).await?).await?;
         let backend = match &stored.record.handle {
             Some(handle) if stored.record.state().is_usable() => {
-                Some(self.extension_of(&stored)?.status(handle).await?)
+                Some(self.extension_of(&stored.record).await?.status(handle).await?)
             }
             _ => None,
         };

@@ -36,6 +36,7 @@ mod plan;
 mod ports;
 pub mod prices;
 mod progress;
+mod reach;
 mod reconcile;
 mod reconcile_usage;
 mod reroute;
@@ -55,7 +56,6 @@ pub mod workspace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sandboxer_core::extension::Extension;
 use sandboxer_core::profile::RouteSpec;
 use sandboxer_core::route::ExtensionLimits;
 use sandboxer_core::sandbox::Sandbox;
@@ -227,10 +227,6 @@ impl Engine {
     /// The names of the sinks that events are delivered to.
     pub fn sink_names(&self) -> impl Iterator<Item = &str> {
         self.inner.sinks.iter().map(|sink| sink.name())
-    }
-
-    fn extension_of(&self, stored: &Stored) -> Result<Arc<dyn Extension>> {
-        self.inner.registry.get(&stored.record.sandbox.extension)
     }
 
     /// The row, if the caller may know of it. Whose it is not is told the same as a stranger's id.

@@ -102,7 +102,7 @@ impl Engine {
 
     /// Said before anything is written.
     fn require_pause(&self, stored: &Stored) -> Result<()> {
-        let description = self.extension_of(stored)?.describe();
+        let description = self.description_of(stored)?;
         if description.capability.pause {
             return Ok(());
         }

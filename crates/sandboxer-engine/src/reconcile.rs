@@ -203,8 +203,8 @@ impl Engine {
             let error = Error::new(ErrorKind::Internal, "a usable sandbox has no handle");
             return self.end(stored, Ending::failed(reason::LOST, &error)).await;
         };
-        if self.ask_alive(&stored, handle).await? {
-            self.note_alive(&stored).await;
+        if self.ask_life(&stored, handle).await?.is_alive() {
+            self.note_alive(&stored, now).await;
             let stored = self.settle_hedge(stored).await;
             // Somebody was in the middle of something with it and is gone.
             return if stored.lease.is_some() { self.recover(stored).await } else { Ok(stored) };

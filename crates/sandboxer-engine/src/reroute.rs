@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use sandboxer_core::error::Class;
 use sandboxer_core::event::NewEvent;
+use sandboxer_core::extension::{CleanupReport, Extension};
 use sandboxer_core::host::{HostAccess, HostSign, LOCAL};
 use sandboxer_core::route::{Attempt, AttemptOutcome, Backend, Health};
+use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use sandboxer_store::{LeaseChange, Stored, Update};
@@ -220,7 +222,7 @@ impl Engine {
             return Ok(None);
         }
         let (tag, host) = (stored.record.id().to_string(), &stored.record.sandbox.host);
-        let extension = self.extension_of(stored)?;
+        let extension = self.extension_of(&stored.record).await?;
         let found = match tokio::time::timeout(LOOK.as_std(), extension.list(host, &tag)).await {
             Ok(Ok(found)) => found,
             _ => return Ok(None),
@@ -246,22 +248,49 @@ impl Engine {
 
     /// The old backend must be clean before the row may name another one.
     async fn clean_up_for_next(&self, stored: &Stored, error: &Error) -> Result<()> {
-        self.clean(&backend_of(stored), &stored.record.id().to_string()).await.map_err(|left| {
+        let place = backend_of(stored);
+        let cleaned = async {
+            let extension = self.extension_of(&stored.record).await?;
+            self.clean_with(&*extension, &place, &stored.record.id().to_string()).await
+        };
+        cleaned.await.map(drop).map_err(|left| {
             tracing::warn!(sandbox = %stored.record.id(), error = ?left, "not rerouted: the failed backend is not clean");
             error.clone()
         })
     }
 
-    /// Takes down whatever a backend has under a tag.
-    pub(crate) async fn clean(&self, backend: &Backend, tag: &str) -> Result<()> {
+    /// Takes down whatever a backend has under the tag of a sandbox that is elsewhere by now. Its bill does not say in
+    /// whose account that was: in the workspace's own, if it has one, or else in the platform's.
+    pub(crate) async fn clean(&self, backend: &Backend, of: &SandboxRecord) -> Result<()> {
+        let (tag, seat) = (of.id().to_string(), self.seat_of(of).await?);
+        let own = self.inner.store.own_key(&seat.organisation, &seat.workspace, &backend.extension).await?;
+        if own.is_some() {
+            let extension = self.extension_in(&backend.extension, Some(&seat)).await?;
+            if !self.clean_with(&*extension, backend, &tag).await?.removed.is_empty() {
+                return Ok(());
+            }
+        }
+        let extension = self.extension_in(&backend.extension, None).await?;
+        match self.clean_with(&*extension, backend, &tag).await {
+            // The platform has no account there, and nothing in it.
+            Err(error) if own.is_some() && error.class() == Some(Class::Auth) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    async fn clean_with(
+        &self,
+        extension: &dyn Extension,
+        backend: &Backend,
+        tag: &str,
+    ) -> Result<CleanupReport> {
         let timeout = self.inner.limits.teardown_timeout;
-        let extension = self.inner.registry.get(&backend.extension)?;
         let work = extension.teardown(&backend.host, tag, None);
         let report = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, format!("the teardown did not end within {timeout}")))
         })?;
         if report.is_clean() {
-            return Ok(());
+            return Ok(report);
         }
         let left: Vec<String> =
             report.left.iter().map(|left| format!("{} ({})", left.what, left.reason)).collect();

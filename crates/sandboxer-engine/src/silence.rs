@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sandboxer_core::extension::Handle;
+use sandboxer_core::extension::{Handle, Life};
 use sandboxer_core::host::LOCAL;
 use sandboxer_core::{Error, ErrorKind, Result};
 use sandboxer_store::Stored;
@@ -37,7 +37,7 @@ impl Silence {
 
 impl Engine {
     /// Whether the backend says that it lives, in bounded time.
-    pub(crate) async fn ask_alive(&self, stored: &Stored, handle: &Handle) -> Result<bool> {
+    pub(crate) async fn ask_life(&self, stored: &Stored, handle: &Handle) -> Result<Life> {
         let sandbox = &stored.record.sandbox;
         let backend = (sandbox.extension.clone(), sandbox.host.clone());
         let silent = || {
@@ -48,8 +48,8 @@ impl Engine {
             return Err(silent());
         }
         let limit = if sandbox.host == LOCAL { HERE } else { ELSEWHERE };
-        let extension = self.extension_of(stored)?;
-        match tokio::time::timeout(limit, extension.is_alive(handle)).await {
+        let extension = self.extension_of(&stored.record).await?;
+        match tokio::time::timeout(limit, extension.life(handle)).await {
             Ok(answer) => answer,
             Err(_) => {
                 self.inner.silence.note(backend);

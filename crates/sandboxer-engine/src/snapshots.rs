@@ -8,6 +8,7 @@ use sandboxer_store::{SnapshotFilter, Stored, StoredSnapshot};
 use serde_json::json;
 
 use crate::hold::{Held, detached, in_time};
+use crate::reach::own_key_of;
 use crate::{Caller, Engine, fault};
 
 const LONGEST_NAME: usize = 128;
@@ -51,11 +52,12 @@ impl Engine {
         doomed: bool,
     ) -> Result<StoredSnapshot> {
         let stored = self.load(caller, id).await?;
-        let description = self.extension_of(&stored)?.describe();
+        let description = self.description_of(&stored)?;
         if !description.capability.snapshot {
             return Err(Error::unsupported(&description.id, "snapshots"));
         }
-        let span = self.snapshot_timeout(&stored)?;
+        // As long as a provision of the same thing may take: both move all of its data.
+        let span = self.provision_limit(&stored)?;
         let held = self.hold(caller, id, span).await?;
         let taken = self.take_of_held(&held, name, doomed, span).await;
         let stored = self.let_go(held, None).await?;
@@ -197,7 +199,7 @@ impl Engine {
         let snapshot = &held.record.snapshot;
         let id = snapshot.snapshot_id;
         let work = async {
-            let extension = self.inner.registry.get(&snapshot.extension)?;
+            let extension = self.extension_in(&snapshot.extension, snapshot.own_key_of.as_ref()).await?;
             extension.snapshot_delete(&snapshot.host, id, held.record.taken.as_ref()).await
         };
         let report = in_time(self.inner.limits.teardown_timeout, "removal", work).await;
@@ -233,12 +235,6 @@ impl Engine {
         self.inner.store.snapshot_claim(&held, true, None).await?;
         Err(error)
     }
-
-    /// As long as a provision of the same thing may take: both move all of its data.
-    fn snapshot_timeout(&self, stored: &Stored) -> Result<Dur> {
-        let longer = self.extension_of(stored)?.provision_timeout(&stored.record.spec);
-        Ok(self.inner.limits.provision_timeout.max(longer.unwrap_or_default()))
-    }
 }
 
 fn new_record(of: &Stored, name: Option<String>, now: jiff::Timestamp) -> SnapshotRecord {
@@ -253,6 +249,7 @@ fn new_record(of: &Stored, name: Option<String>, now: jiff::Timestamp) -> Snapsh
             name,
             created_at: now,
             size_bytes: None,
+            own_key_of: own_key_of(&of.record),
         },
         spec: of.record.spec.clone(),
         taken: None,

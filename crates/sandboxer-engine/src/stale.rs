@@ -4,10 +4,12 @@
 //! shown, and removed only by somebody who says so.
 
 use sandboxer_core::host::Host;
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, SnapshotId, State};
 use sandboxer_store::Stored;
 
 use crate::caller::Action;
+use crate::reach::own_key_of;
 use crate::survey::{Look, Pair};
 use crate::{Caller, Engine};
 
@@ -34,6 +36,9 @@ pub struct Remains {
     pub extension: String,
     /// The id of the sandbox or of the snapshot.
     pub tag: String,
+    /// The workspace in whose own account at the provider it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_key_of: Option<Seat>,
     pub alive: bool,
     /// What a removal takes away, piece by piece.
     pub parts: Vec<String>,
@@ -128,8 +133,8 @@ impl Engine {
     pub(crate) async fn find_stale(&self, hosts: &[Host]) -> Result<(StaleReport, Vec<Pair>)> {
         // Rows first: one that is written later cannot be missed for want of its sandbox.
         let living = self.inner.store.living().await?;
-        let looks = self.survey(hosts).await;
-        let mut report = StaleReport::default();
+        let (looks, unanswered) = self.survey(hosts).await?;
+        let mut report = StaleReport { unanswered, ..StaleReport::default() };
         for look in &looks {
             match &look.found {
                 Err(error) => report.unanswered.push(Unanswered {
@@ -144,6 +149,7 @@ impl Engine {
                                 host: look.pair.host.clone(),
                                 extension: look.pair.id.clone(),
                                 tag: found.tag.clone(),
+                                own_key_of: look.pair.own_key_of.clone(),
                                 alive: found.alive,
                                 parts: found.parts.clone(),
                                 why,
@@ -195,14 +201,14 @@ impl Engine {
 
     async fn why_empty(&self, stored: &Stored, looks: &[Look]) -> Result<Option<String>> {
         let sandbox = &stored.record.sandbox;
-        let look =
-            looks.iter().find(|look| look.pair.host == sandbox.host && look.pair.id == sandbox.extension);
+        let (tag, seat) = (sandbox.sandbox_id.to_string(), own_key_of(&stored.record));
+        let there = |look: &&Look| look.pair.host == sandbox.host && look.pair.id == sandbox.extension;
+        let look = looks.iter().filter(there).find(|look| look.pair.own_key_of == seat);
         // Nothing is said about what nobody could look at.
         let Some(Ok(found)) = look.map(|look| &look.found) else { return Ok(None) };
         if self.is_being_worked_on(stored) {
             return Ok(None);
         }
-        let tag = sandbox.sandbox_id.to_string();
         let lives = found.iter().any(|found| found.tag == tag && found.alive);
         let why = match sandbox.state {
             State::Requested | State::Provisioning => "whoever was creating it is gone",
@@ -216,8 +222,12 @@ impl Engine {
     }
 
     pub(crate) async fn remove(&self, remains: &mut Remains, pairs: &[Pair]) {
-        let pair = pairs.iter().find(|pair| pair.host == remains.host && pair.id == remains.extension);
-        let Some(pair) = pair else { return };
+        // With the key that it was found with.
+        let found_by = |pair: &&Pair| {
+            (&pair.host, &pair.id, &pair.own_key_of)
+                == (&remains.host, &remains.extension, &remains.own_key_of)
+        };
+        let Some(pair) = pairs.iter().find(found_by) else { return };
         // Looked up again: time has passed since it was found.
         match self.why_stale(pair, &remains.tag).await {
             Ok(Some(_)) => {}

@@ -1,28 +1,34 @@
 //! One look at everything of ours on many hosts: all pairs of host and extension at once, each with its own time limit.
+//! An extension at which workspaces have keys of their own is looked at once more with each of these.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sandboxer_core::extension::{Extension, Found};
-use sandboxer_core::host::{Host, HostSign};
+use sandboxer_core::host::{self, Host, HostSign};
+use sandboxer_core::ledger::Seat;
 use sandboxer_core::{Capability, Error, ErrorKind, Result, SandboxId, SnapshotId};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Engine;
 use crate::placement::is_hosts_fault;
+use crate::stale::Unanswered;
 
 /// Pairs that are looked at at the same time.
 const AT_ONCE: usize = 8;
 /// How long one pair may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One extension on one host.
+/// One extension on one host, in one account.
 #[derive(Clone)]
 pub(crate) struct Pair {
     pub(crate) host: String,
     pub(crate) id: String,
+    /// With the key of the account that it looks at.
     pub(crate) extension: Arc<dyn Extension>,
+    /// The workspace whose own key that is; none for the platform's.
+    pub(crate) own_key_of: Option<Seat>,
     capability: Capability,
 }
 
@@ -39,27 +45,63 @@ pub(crate) fn can_use(capability: &Capability, host: &Host) -> bool {
 }
 
 impl Engine {
-    pub(crate) fn pairs(&self, hosts: &[Host]) -> Vec<Pair> {
-        let mut out = Vec::new();
+    /// Every pair, and those that cannot be looked at for want of their key.
+    pub(crate) async fn pairs(&self, hosts: &[Host]) -> Result<(Vec<Pair>, Vec<Unanswered>)> {
+        let keys = self.inner.store.own_keys().await?;
+        let (mut out, mut unanswered) = (Vec::new(), Vec::new());
         for extension in self.inner.registry.iter() {
             let about = extension.describe();
+            let mut accounts = vec![(None, extension.clone())];
+            let mut seen = Vec::new();
+            for key in keys.iter().filter(|key| key.extension == about.id) {
+                let (organisation, workspace) = (key.organisation.clone(), key.workspace.clone());
+                let seat = Seat { organisation, workspace };
+                match self.account(&seat, &about.id, &mut seen).await {
+                    Ok(Some(extension)) => accounts.push((Some(seat), extension)),
+                    Ok(None) => {}
+                    Err(error) => unanswered.push(Unanswered {
+                        host: host::LOCAL.into(),
+                        extension: about.id.clone(),
+                        reason: error.chain().join(": "),
+                    }),
+                }
+            }
             for host in hosts.iter().filter(|host| can_use(&about.capability, host)) {
-                out.push(Pair {
-                    host: host.name.clone(),
-                    id: about.id.clone(),
-                    extension: extension.clone(),
-                    capability: about.capability.clone(),
-                });
+                for (own_key_of, extension) in &accounts {
+                    out.push(Pair {
+                        host: host.name.clone(),
+                        id: about.id.clone(),
+                        extension: extension.clone(),
+                        own_key_of: own_key_of.clone(),
+                        capability: about.capability.clone(),
+                    });
+                }
             }
         }
-        out
+        Ok((out, unanswered))
+    }
+
+    /// The account of a workspace, unless another one that was seen has the same key.
+    async fn account(
+        &self,
+        seat: &Seat,
+        extension: &str,
+        seen: &mut Vec<String>,
+    ) -> Result<Option<Arc<dyn Extension>>> {
+        let fingerprint = self.key_of(seat, extension).await?.fingerprint();
+        if seen.contains(&fingerprint) {
+            return Ok(None);
+        }
+        seen.push(fingerprint);
+        self.extension_in(extension, Some(seat)).await.map(Some)
     }
 
     /// Everything of ours on these hosts. A host that does not answer is left alone by new creates for a while.
-    pub(crate) async fn survey(&self, hosts: &[Host]) -> Vec<Look> {
+    pub(crate) async fn survey(&self, hosts: &[Host]) -> Result<(Vec<Look>, Vec<Unanswered>)> {
+        let (pairs, unanswered) = self.pairs(hosts).await?;
         let slots = Arc::new(Semaphore::new(AT_ONCE));
         let mut looks = JoinSet::new();
-        for (index, pair) in self.pairs(hosts).into_iter().enumerate() {
+        for (index, pair) in pairs.into_iter().enumerate() {
             let slots = slots.clone();
             looks.spawn(async move {
                 let _slot = slots.acquire_owned().await;
@@ -80,7 +122,7 @@ impl Engine {
         out.sort_by_key(|(index, _)| *index);
         let out: Vec<Look> = out.into_iter().map(|(_, look)| look).collect();
         self.note_unreachable(hosts, &out).await;
-        out
+        Ok((out, unanswered))
     }
 
     async fn note_unreachable(&self, hosts: &[Host], looks: &[Look]) {

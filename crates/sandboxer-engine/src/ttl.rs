@@ -32,7 +32,7 @@ impl Engine {
             };
             fault::point("engine.extend.after_hold");
             // The backend before the row: one that promises more time than the backend gives would be a lie.
-            if let Err(error) = self.extension_of(&stored)?.extend(&handle, expires_at).await {
+            if let Err(error) = self.extension_of(&stored.record).await?.extend(&handle, expires_at).await {
                 self.hold_less(&stored).await;
                 return Err(error);
             }

@@ -299,6 +299,7 @@ async fn half_taken(workshop: &Workshop, of: &Sandbox) -> SnapshotId {
             name: None,
             created_at: of.created_at,
             size_bytes: None,
+            own_key_of: None,
         },
         spec,
         taken: None,

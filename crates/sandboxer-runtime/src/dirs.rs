@@ -9,7 +9,8 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// `<root>/sandboxes/<id>/` for each sandbox and `<root>/base/<key>/` for the skeleton layers.
+/// `<root>/sandboxes/<id>/` for each sandbox, `<root>/base/<key>/` for the skeleton layers and `<root>/ended/<id>` for
+/// each end that nobody had asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeDirs {
     pub root: PathBuf,

@@ -31,6 +31,7 @@ mod cgroup;
 mod cleanup;
 mod client;
 mod dirs;
+mod ends;
 mod error;
 pub mod fault;
 mod identity;

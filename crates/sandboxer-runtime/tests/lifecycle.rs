@@ -7,7 +7,7 @@ use common::{Fixture, eventually, id, process_exists, run, sh};
 use sandboxer_runtime::{
     ControlName, ErrorKind, ExecSpec, LauncherExe, Limits, Outcome, Runtime, RuntimeDirs, SandboxSpec,
 };
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
@@ -48,7 +48,7 @@ async fn the_deadline_ends_it_without_anybody() {
     let spec = SandboxSpec::new(id("ttl"), Duration::from_secs(1));
     let launched = fixture.runtime.launch(spec).await.unwrap();
     let mut session = launched.control.exec(ExecSpec::new(["sleep", "100"])).await.unwrap();
-    let start = Instant::now();
+    let (start, began) = (Instant::now(), SystemTime::now());
     assert!(session.wait().await.is_err());
     assert!(start.elapsed() < Duration::from_secs(5));
     let id = launched.id.clone();
@@ -56,6 +56,27 @@ async fn the_deadline_ends_it_without_anybody() {
     eventually("the directory goes", || !path.exists()).await;
     eventually("the supervisor goes", || !process_exists(launched.supervisor_pid)).await;
     fixture.assert_nothing_left(&id);
+    // When that was is known until somebody clears it away. Times of files are a tick of the kernel behind.
+    let ended = fixture.runtime.ended_at(&id).unwrap();
+    assert!(ended + Duration::from_millis(50) > began && ended <= SystemTime::now(), "{ended:?}");
+    assert!(fixture.runtime.stop(&id).await.unwrap().is_clean());
+    assert_eq!(fixture.runtime.ended_at(&id), None);
+    assert_eq!(fixture.runtime.ended_at(&warm.id), None);
+}
+
+#[tokio::test]
+async fn the_end_of_its_first_process_is_noted() {
+    let fixture = Fixture::new();
+    let launched = fixture.launch("init").await;
+    kill(launched.init_pid);
+    eventually("the supervisor goes", || !process_exists(launched.supervisor_pid)).await;
+    assert!(!fixture.runtime.is_alive(&launched.id));
+    assert!(fixture.runtime.ended_at(&launched.id).unwrap() <= SystemTime::now());
+    // The next one of this name has nothing to do with it.
+    let again =
+        fixture.runtime.launch(SandboxSpec::new(&launched.id, Duration::from_secs(60))).await.unwrap();
+    fixture.end(&again).await;
+    assert_eq!(fixture.runtime.ended_at(&launched.id), None);
 }
 
 #[tokio::test]

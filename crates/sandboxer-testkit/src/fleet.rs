@@ -166,7 +166,7 @@ impl Extension for Fleet {
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
         self.called("status", &handle.host, |script| script.list)?;
         let alive = self.world().living.contains(&(handle.host.clone(), handle.tag.clone()));
-        Ok(BackendStatus { alive, usage: None, detail: serde_json::Value::Null })
+        Ok(BackendStatus { alive, ended_at: None, usage: None, detail: serde_json::Value::Null })
     }
 
     async fn host_facts(&self, host: &str) -> Result<serde_json::Value> {

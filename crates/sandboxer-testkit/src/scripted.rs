@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{ExecControl, ExecOutcome, ExecSession, ExecSpec, TtySize};
 use sandboxer_core::extension::{
-    BackendStatus, CheckReport, CleanupReport, Description, Extension, Found, Handle, Leftover,
+    BackendStatus, CheckReport, CleanupReport, Credential, Description, Extension, Found, Handle, Leftover,
     ProvisionRequest, Reachability,
 };
 use sandboxer_core::isolation::{Control, IsolationLevel, Outcome};
@@ -24,6 +24,7 @@ pub struct Script {
     /// The sandbox is there although provision failed: the answer got lost.
     pub provision_fails_after_effect: bool,
     pub probe_fails: bool,
+    pub probe_takes: Duration,
     pub teardown_fails: bool,
     pub teardown_leaves: bool,
     /// How long the backend takes to say how a sandbox is.
@@ -49,6 +50,8 @@ pub struct Script {
 struct World {
     script: Script,
     living: BTreeSet<String>,
+    /// When those ended of which the backend can say it.
+    ended: BTreeMap<String, Timestamp>,
     paused: BTreeSet<String>,
     /// What is inside a sandbox or a checkpoint; the same text in a copy.
     contents: BTreeMap<String, String>,
@@ -58,23 +61,42 @@ struct World {
     provisioned: u64,
     /// The key that each provision came with.
     credentials: Vec<Option<String>>,
+    /// In whose account each tag is, where that is not the platform's.
+    accounts: BTreeMap<String, String>,
     most_at_once: usize,
     under_way: usize,
 }
 
-/// Cheap to clone; all clones are one.
-#[derive(Clone, Debug, Default)]
-pub struct Scripted(Arc<Mutex<World>>);
+/// Cheap to clone; all clones are one. It has accounts: what was made with one key is not there for another one. Keys that
+/// are the same before a dot are of one account.
+#[derive(Clone, Default)]
+pub struct Scripted {
+    world: Arc<Mutex<World>>,
+    key: Option<Credential>,
+}
 
 impl Scripted {
     pub const ID: &str = "ext.native";
 
     fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn script(&self, change: impl FnOnce(&mut Script)) {
         change(&mut self.world().script);
+    }
+
+    fn account(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.expose().split('.').next().unwrap_or_default())
+    }
+
+    /// It lives, and in this account.
+    fn has(&self, world: &World, tag: &str) -> bool {
+        world.living.contains(tag) && self.is_mine(world, tag)
+    }
+
+    fn is_mine(&self, world: &World, tag: &str) -> bool {
+        world.accounts.get(tag).map(String::as_str) == self.account()
     }
 
     /// Tags that live in the backend.
@@ -132,9 +154,23 @@ impl Scripted {
         self.world().living.insert(tag.to_owned());
     }
 
+    /// The same in the account of this key.
+    pub fn plant_for(&self, tag: &str, key: &str) {
+        let mut world = self.world();
+        world.living.insert(tag.to_owned());
+        world.accounts.insert(tag.to_owned(), key.split('.').next().unwrap_or_default().to_owned());
+    }
+
     /// Ends a sandbox behind everybody's back.
     pub fn lose(&self, tag: &str) {
         self.world().living.remove(tag);
+    }
+
+    /// The same, and the backend says when that was: the truth or not.
+    pub fn end_at(&self, tag: &str, at: Timestamp) {
+        let mut world = self.world();
+        world.living.remove(tag);
+        world.ended.insert(tag.to_owned(), at);
     }
 }
 
@@ -164,6 +200,10 @@ impl Extension for Scripted {
         }
     }
 
+    fn with_key(&self, key: &Credential) -> Option<Arc<dyn Extension>> {
+        Some(Arc::new(Self { world: self.world.clone(), key: Some(key.clone()) }))
+    }
+
     async fn check(&self, _host: &str) -> Result<CheckReport> {
         Ok(CheckReport { ok: true, items: Vec::new() })
     }
@@ -172,8 +212,7 @@ impl Extension for Scripted {
         let script = {
             let mut world = self.world();
             world.under_way += 1;
-            let credential = request.credential.as_ref().map(|it| it.expose().to_owned());
-            world.credentials.push(credential);
+            world.credentials.push(self.key.as_ref().map(|it| it.expose().to_owned()));
             world.most_at_once = world.most_at_once.max(world.under_way);
             world.script.clone()
         };
@@ -208,6 +247,9 @@ impl Extension for Scripted {
             if world.living.insert(request.tag.clone()) {
                 world.provisioned += 1;
             }
+            if let Some(account) = self.account() {
+                world.accounts.insert(request.tag.clone(), account.to_owned());
+            }
         }
         if script.provision_fails_after_effect {
             return Err(Error::new(ErrorKind::Timeout, "the answer got lost"));
@@ -224,6 +266,10 @@ impl Extension for Scripted {
     }
 
     async fn wait_ready(&self, _handle: &Handle) -> Result<Reachability> {
+        let takes = self.world().script.probe_takes;
+        if takes > Duration::ZERO {
+            tokio::time::sleep(takes).await;
+        }
         if self.world().script.probe_fails {
             return Err(Error::new(ErrorKind::BackendFailed, "the probe got no answer"));
         }
@@ -246,8 +292,11 @@ impl Extension for Scripted {
         }
         let removed = {
             let mut world = self.world();
-            world.paused.remove(tag);
-            world.living.remove(tag).then(|| tag.to_owned())
+            let is_mine = self.is_mine(&world, tag);
+            if is_mine {
+                world.paused.remove(tag);
+            }
+            (is_mine && world.living.remove(tag)).then(|| tag.to_owned())
         };
         Ok(CleanupReport { removed: removed.into_iter().collect(), left: Vec::new() })
     }
@@ -255,6 +304,7 @@ impl Extension for Scripted {
     async fn list(&self, _host: &str, tag_prefix: &str) -> Result<Vec<Found>> {
         let world = self.world();
         let tags = world.living.iter().chain(&world.snapshots).filter(|tag| tag.starts_with(tag_prefix));
+        let tags = tags.filter(|tag| self.is_mine(&world, tag));
         Ok(tags.map(|tag| Found { tag: tag.clone(), alive: true, parts: Vec::new() }).collect())
     }
 
@@ -263,16 +313,25 @@ impl Extension for Scripted {
         if takes > Duration::ZERO {
             tokio::time::sleep(takes).await;
         }
-        let alive = self.world().living.contains(&handle.tag);
-        Ok(BackendStatus { alive, usage: None, detail: serde_json::Value::Null })
+        let world = self.world();
+        Ok(match self.has(&world, &handle.tag) {
+            true => BackendStatus::alive(None, serde_json::Value::Null),
+            false if !self.is_mine(&world, &handle.tag) => {
+                BackendStatus::ended(None, serde_json::Value::Null)
+            }
+            false => BackendStatus::ended(world.ended.get(&handle.tag).copied(), serde_json::Value::Null),
+        })
     }
 
-    async fn extend(&self, _handle: &Handle, _expires_at: Timestamp) -> Result<()> {
-        Ok(())
+    async fn extend(&self, handle: &Handle, _expires_at: Timestamp) -> Result<()> {
+        if self.is_mine(&self.world(), &handle.tag) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"))
     }
 
     async fn exec(&self, handle: &Handle, _spec: ExecSpec) -> Result<ExecSession> {
-        if !self.world().living.contains(&handle.tag) {
+        if !self.has(&self.world(), &handle.tag) {
             return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
         }
         if self.world().paused.contains(&handle.tag) {
@@ -292,7 +351,7 @@ impl Extension for Scripted {
         if world.script.pause_fails {
             return Err(Error::new(ErrorKind::BackendFailed, "it cannot be stopped"));
         }
-        if !world.living.contains(&handle.tag) {
+        if !self.has(&world, &handle.tag) {
             return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
         }
         world.paused.insert(handle.tag.clone());
@@ -300,7 +359,11 @@ impl Extension for Scripted {
     }
 
     async fn resume(&self, handle: &Handle) -> Result<()> {
-        self.world().paused.remove(&handle.tag);
+        let mut world = self.world();
+        if !self.is_mine(&world, &handle.tag) {
+            return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
+        }
+        world.paused.remove(&handle.tag);
         Ok(())
     }
 
@@ -311,10 +374,13 @@ impl Extension for Scripted {
             return Err(Error::new(ErrorKind::NoSpace, "no room for a checkpoint"));
         }
         let mut world = self.world();
-        if !world.living.contains(&handle.tag) {
+        if !self.has(&world, &handle.tag) {
             return Err(Error::new(ErrorKind::SandboxNotFound, "it is not running"));
         }
         world.snapshots.insert(id.to_string());
+        if let Some(account) = self.account() {
+            world.accounts.insert(id.to_string(), account.to_owned());
+        }
         if let Some(text) = world.contents.get(&handle.tag).cloned() {
             world.contents.insert(id.to_string(), text);
         }
@@ -339,7 +405,7 @@ impl Extension for Scripted {
         if world.script.snapshot_needed && needed {
             return Err(Error::new(ErrorKind::Conflict, "a living sandbox was started from it"));
         }
-        let removed = world.snapshots.remove(&tag).then(|| tag.clone());
+        let removed = (self.is_mine(&world, &tag) && world.snapshots.remove(&tag)).then(|| tag.clone());
         Ok(CleanupReport { removed: removed.into_iter().collect(), left: Vec::new() })
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecSession, ExecSpec};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, Life,
     ProvisionRequest, Reachability, Usage,
 };
 use sandboxer_core::files::FileInfo;
@@ -127,12 +127,12 @@ impl Extension for ComposeSsh {
         teardown::list(&self.site(host).await?, tag_prefix).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
+    async fn life(&self, handle: &Handle) -> Result<Life> {
         let site = self.site(&handle.host).await?;
         let filter = format!("label={}={}", crate::rewrite::TAG_LABEL, handle.tag);
         let output = site.docker(&["ps", "-q", "--filter", &filter]).await?;
         if output.success() {
-            return Ok(!output.text().is_empty());
+            return Ok(Life::of(!output.text().is_empty()));
         }
         Err(crate::site::engine_down(site.remote.name(), &output.last_words()))
     }
@@ -152,7 +152,7 @@ impl Extension for ComposeSsh {
             .collect();
         let alive = all.iter().any(|one| matches!(one.state.status.as_str(), "running" | "paused"));
         let usage = if alive { inspect::usage(&site, &handle.tag).await? } else { None };
-        Ok(BackendStatus { alive, usage, detail: json!({ "containers": detail }) })
+        Ok(BackendStatus { alive, ended_at: None, usage, detail: json!({ "containers": detail }) })
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

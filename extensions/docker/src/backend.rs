@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, Life,
     ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
@@ -138,8 +138,8 @@ impl Extension for Docker {
         status::status(&self.place(handle).await?).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        status::is_alive(&self.place(handle).await?).await
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        status::life(&self.place(handle).await?).await
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

@@ -3,22 +3,32 @@
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::StatsOptionsBuilder;
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use sandboxer_core::Result;
-use sandboxer_core::extension::{BackendStatus, Usage};
+use sandboxer_core::extension::{BackendStatus, Life, Usage};
 
 use crate::exec::Place;
 use crate::provision::{inspect, is_running};
 
-pub(crate) async fn is_alive(place: &Place) -> Result<bool> {
-    Ok(inspect(&place.connected, &place.container).await?.is_some_and(|state| is_running(&state)))
+pub(crate) async fn life(place: &Place) -> Result<Life> {
+    Ok(match inspect(&place.connected, &place.container).await? {
+        Some(state) if is_running(&state) => Life::Alive,
+        state => Life::Ended { at: state.as_ref().and_then(ended_at) },
+    })
+}
+
+/// When its first process ended, by the engine's clock. One that never ran has a year of its own, the first.
+fn ended_at(state: &ContainerInspectResponse) -> Option<Timestamp> {
+    let text = state.state.as_ref()?.finished_at.as_deref()?;
+    text.parse::<Timestamp>().ok().filter(|at| *at > Timestamp::UNIX_EPOCH)
 }
 
 pub(crate) async fn status(place: &Place) -> Result<BackendStatus> {
     let state = inspect(&place.connected, &place.container).await?;
-    let Some(state) = state.filter(is_running) else {
-        return Ok(BackendStatus { alive: false, usage: None, detail: serde_json::Value::Null });
-    };
-    Ok(BackendStatus { alive: true, usage: usage(place).await, detail: detail(&state) })
+    Ok(match state {
+        Some(state) if is_running(&state) => BackendStatus::alive(usage(place).await, detail(&state)),
+        state => BackendStatus::ended(state.as_ref().and_then(ended_at), serde_json::Value::Null),
+    })
 }
 
 /// One sample; an engine that cannot count says nothing.

@@ -28,7 +28,7 @@ async fn an_engine_that_stops_is_unreachable_and_comes_back() {
     for kind in [
         docker.provision(request(spec())).await.unwrap_err().kind(),
         docker.exec(&handle, sh("true")).await.err().unwrap().kind(),
-        docker.is_alive(&handle).await.unwrap_err().kind(),
+        docker.life(&handle).await.unwrap_err().kind(),
         docker.list("local", "sbx_").await.unwrap_err().kind(),
         docker.teardown("local", &tag, None).await.unwrap_err().kind(),
         extension(&engine).provision(request(spec())).await.unwrap_err().kind(),
@@ -40,7 +40,7 @@ async fn an_engine_that_stops_is_unreachable_and_comes_back() {
 
     engine.restart().unwrap();
     // The container went with the engine; the same request makes a new one under its tag.
-    assert!(!docker.is_alive(&handle).await.unwrap());
+    assert!(!docker.life(&handle).await.unwrap().is_alive());
     let again = docker.provision(wish).await.unwrap();
     assert_eq!(run(&docker, &again, sh("echo back")).await, ("back".into(), 0));
     assert!(docker.teardown("local", &tag, None).await.unwrap().is_clean());

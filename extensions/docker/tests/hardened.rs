@@ -5,6 +5,7 @@ mod common;
 
 use common::{after, engine, extension, request, run, sh, spec};
 use sandboxer_core::ErrorKind;
+use sandboxer_core::extension::Life;
 use sandboxer_core::isolation::{IsolationLevel, Outcome};
 use sandboxer_core::profile::Image;
 use std::time::{Duration, Instant};
@@ -60,7 +61,7 @@ async fn a_sandbox_has_nothing_that_it_does_not_need() {
     }
     assert!(!seen.contains("eth0"), "{seen}");
     // The workload could not end the process that keeps the deadline.
-    assert!(docker.is_alive(&handle).await.unwrap());
+    assert!(docker.life(&handle).await.unwrap().is_alive());
     let (owner, code) =
         run(&docker, &handle, sh("stat -c %u /workspace; echo 99999999999 >/run/sandboxer/deadline")).await;
     assert!(owner.starts_with("1000\n") && code != 0, "{owner}");
@@ -121,12 +122,16 @@ async fn gvisor_is_reported_only_where_it_is() {
     let (left, _) = run(&docker, &handle, sh("pidof sleep | wc -w")).await;
     // Only the nap of the process that keeps the deadline is left.
     assert_eq!(left, "1");
+    let asked_at = jiff::Timestamp::now();
     docker.extend(&handle, after(Duration::from_secs(1))).await.unwrap();
     let end = Instant::now() + Duration::from_secs(15);
-    while docker.is_alive(&handle).await.unwrap() {
+    while docker.life(&handle).await.unwrap().is_alive() {
         assert!(Instant::now() < end, "it outlives its deadline");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+    // The engine knows when, until it is cleared away.
+    let Life::Ended { at: Some(at) } = docker.life(&handle).await.unwrap() else { panic!("no end is told") };
+    assert!((asked_at..=jiff::Timestamp::now()).contains(&at), "{at}");
     assert!(docker.teardown("local", &tag, None).await.unwrap().is_clean());
 }
 

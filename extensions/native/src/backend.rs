@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, Life,
     ProvisionRequest, Reachability, Usage,
 };
 use sandboxer_core::files::FileInfo;
@@ -54,6 +54,11 @@ impl Native {
             Some(control) => Ok(control),
             None => self.runtime.connect(&handle.tag).await.map_err(map),
         }
+    }
+
+    /// When it ended by itself, by this machine's clock.
+    fn ended_at(&self, handle: &Handle) -> Option<Timestamp> {
+        self.runtime.ended_at(&handle.tag).and_then(|at| Timestamp::try_from(at).ok())
     }
 
     fn is_fresh(&self, tag: &str) -> bool {
@@ -162,15 +167,18 @@ impl Extension for Native {
             .collect())
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        Ok(self.runtime.is_alive(&handle.tag))
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        Ok(match self.runtime.is_alive(&handle.tag) {
+            true => Life::Alive,
+            false => Life::Ended { at: self.ended_at(handle) },
+        })
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
         let status = match self.control(handle).await {
             Ok(control) => control.status(true).await.map_err(map)?,
             Err(error) if error.kind() == ErrorKind::SandboxNotFound => {
-                return Ok(BackendStatus { alive: false, usage: None, detail: serde_json::Value::Null });
+                return Ok(BackendStatus::ended(self.ended_at(handle), serde_json::Value::Null));
             }
             Err(error) => return Err(error),
         };
@@ -183,7 +191,7 @@ impl Extension for Native {
         let detail = serde_json::to_value(&status).map_err(|source| {
             Error::new(ErrorKind::Internal, "a status cannot be written").with_source(source)
         })?;
-        Ok(BackendStatus { alive: true, usage: Some(usage), detail })
+        Ok(BackendStatus::alive(Some(usage), detail))
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Description, Extension, Found, Handle,
-    ProvisionRequest, Reachability,
+    BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Credential, Description, Extension,
+    Found, Handle, Life, ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::snapshot::Taken;
@@ -27,12 +27,14 @@ use crate::{exec, params};
 /// An extension whose work is done by a process of its own.
 pub struct ProcessExtension {
     keeper: Arc<Keeper>,
+    /// The workspace's own at the provider; it goes with every request, through the pipe.
+    key: Option<Credential>,
 }
 
 impl ProcessExtension {
     /// Nothing is started yet.
     pub fn new(manifest: Manifest) -> Self {
-        Self { keeper: Arc::new(Keeper::new(manifest)) }
+        Self { keeper: Arc::new(Keeper::new(manifest)), key: None }
     }
 
     fn manifest(&self) -> &Manifest {
@@ -43,22 +45,31 @@ impl ProcessExtension {
         if declared { Ok(()) } else { Err(self.unsupported(what)) }
     }
 
+    /// The parameters of a request with the key, if there is one.
+    fn keyed(&self, mut params: Value) -> Value {
+        if let (Some(key), Some(params)) = (&self.key, params.as_object_mut()) {
+            params.insert("credential".into(), key.expose().into());
+        }
+        params
+    }
+
     async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T> {
         self.ask_within(method, params, self.manifest().timeouts.default).await
     }
 
     async fn ask_within<T: DeserializeOwned>(&self, method: &str, params: Value, limit: Dur) -> Result<T> {
-        typed(self.keeper.id(), method, self.keeper.call(method, params, limit).await?)
+        typed(self.keeper.id(), method, self.keeper.call(method, self.keyed(params), limit).await?)
     }
 
     /// A request whose answer does not matter, only that it came.
     async fn tell(&self, method: &str, params: Value) -> Result<()> {
-        self.keeper.call(method, params, self.manifest().timeouts.default).await.map(drop)
+        self.keeper.call(method, self.keyed(params), self.manifest().timeouts.default).await.map(drop)
     }
 
     /// A request that answers with a stream.
     async fn stream(&self, method: &str, params: Value) -> Result<BoxRead> {
         let connection = self.keeper.connection().await?;
+        let params = self.keyed(params);
         let ask = async {
             let (mut request, mut readers) =
                 Request::open(&connection, method, params, &[Stream::Data]).await?;
@@ -73,7 +84,7 @@ impl ProcessExtension {
     async fn feed(&self, method: &str, params: Value, mut source: BoxRead) -> Result<()> {
         let limit = self.manifest().timeouts.default;
         let connection = self.keeper.connection().await?;
-        let open = Request::open(&connection, method, params, &[]);
+        let open = Request::open(&connection, method, self.keyed(params), &[]);
         let (mut request, _) = self.keeper.within(&connection, method, limit, open).await?;
         let feeder = request.feeder();
         let mut chunk = vec![0; CHUNK];
@@ -137,6 +148,10 @@ impl Extension for ProcessExtension {
         }
     }
 
+    fn with_key(&self, key: &Credential) -> Option<Arc<dyn Extension>> {
+        Some(Arc::new(Self { keeper: self.keeper.clone(), key: Some(key.clone()) }))
+    }
+
     fn provision_timeout(&self, _spec: &SandboxSpec) -> Option<Dur> {
         Some(self.manifest().timeouts.provision)
     }
@@ -146,7 +161,7 @@ impl Extension for ProcessExtension {
             self.need(self.manifest().capability.restore, "starting from a snapshot")?;
         }
         let limit = self.manifest().timeouts.provision;
-        let params = params::provision(&request);
+        let params = self.keyed(params::provision(&request));
         let answer = self.keeper.call_with("provision", params, limit, &request.progress).await?;
         self.checked(&request, typed(self.keeper.id(), "provision", answer)?)
     }
@@ -180,8 +195,9 @@ impl Extension for ProcessExtension {
         self.ask("status", json!({ "handle": handle })).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        self.ask("is_alive", json!({ "handle": handle })).await
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        let told: params::Alive = self.ask("is_alive", json!({ "handle": handle })).await?;
+        Ok(told.into())
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {
@@ -195,7 +211,8 @@ impl Extension for ProcessExtension {
         self.need(capability.exec_tty || spec.tty.is_none(), "terminals")?;
         self.need(capability.exec_user || spec.user.is_none(), "choosing the user of a command")?;
         self.need(capability.exec_stdin || !spec.stdin, "input of commands")?;
-        exec::start(&self.keeper, handle, spec).await
+        let params = self.keyed(json!({ "handle": handle, "spec": params::exec(&spec) }));
+        exec::start(&self.keeper, params, spec).await
     }
 
     async fn exec_background(&self, handle: &Handle, spec: ExecSpec) -> Result<ExecInfo> {
@@ -220,7 +237,7 @@ impl Extension for ProcessExtension {
         let wait_ms = wait.as_millis();
         let params = json!({ "handle": handle, "exec_id": id, "stream": stream, "offset": offset, "wait_ms": wait_ms });
         let limit = Dur::from_millis(self.manifest().timeouts.default.as_millis() + wait_ms);
-        let answer = self.keeper.call("exec_logs", params, limit).await?;
+        let answer = self.keeper.call("exec_logs", self.keyed(params), limit).await?;
         let data = answer.get("data").and_then(wire::decode);
         let data = data.ok_or_else(|| lie(self.keeper.id(), "exec_logs", "`data` is not base64"))?;
         let number = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or_default();
@@ -298,7 +315,7 @@ impl Extension for ProcessExtension {
         self.need(self.manifest().capability.port, "ports")?;
         let connection = self.keeper.connection().await?;
         let ask = async {
-            let params = json!({ "handle": handle, "port": port });
+            let params = self.keyed(json!({ "handle": handle, "port": port }));
             let (mut request, mut readers) =
                 Request::open(&connection, "port_connect", params, &[Stream::Data]).await?;
             request.started().await?;

@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandboxer_core::exec::{ExecControl, ExecOutcome, ExecSession, ExecSpec, TtySize};
-use sandboxer_core::extension::Handle;
 use sandboxer_core::{Error, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::call::{Request, typed};
 use crate::keeper::Keeper;
+use crate::streams;
 use crate::wire::Stream;
-use crate::{params, streams};
 
 /// How much later than its time-out a command may be reported as ended.
 const GRACE: Duration = Duration::from_secs(20);
 
-pub(crate) async fn start(keeper: &Arc<Keeper>, handle: &Handle, spec: ExecSpec) -> Result<ExecSession> {
+pub(crate) async fn start(keeper: &Arc<Keeper>, params: Value, spec: ExecSpec) -> Result<ExecSession> {
     let connection = keeper.connection().await?;
     let wanted: &[Stream] = if spec.tty.is_some() || !keeper.manifest.capability.exec_split_streams {
         &[Stream::Stdout]
@@ -27,7 +26,6 @@ pub(crate) async fn start(keeper: &Arc<Keeper>, handle: &Handle, spec: ExecSpec)
         &[Stream::Stdout, Stream::Stderr]
     };
     let ask = async {
-        let params = json!({ "handle": handle, "spec": params::exec(&spec) });
         let (mut request, readers) = Request::open(&connection, "exec", params, wanted).await?;
         request.started().await?;
         Ok((request, readers))

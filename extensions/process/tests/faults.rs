@@ -92,7 +92,6 @@ fn request(progress: Progress) -> ProvisionRequest {
         host: "local".into(),
         seed: None,
         from: None,
-        credential: None,
         progress,
         expires_at: jiff::Timestamp::MAX,
         idle_reap: None,
@@ -139,7 +138,7 @@ async fn a_process_that_hangs_is_ended() {
 #[tokio::test]
 async fn one_slow_answer_does_not_end_the_process() {
     let rogue = Rogue::new("fine");
-    assert_eq!(rogue.get().is_alive(&handle()).await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(rogue.get().life(&handle()).await.unwrap_err().kind(), ErrorKind::Timeout);
     rogue.works().await;
     assert_eq!(rogue.starts().len(), 1);
 }

@@ -9,8 +9,8 @@ use sandboxer_core::capability::Capability;
 use sandboxer_core::env_vars::EnvVars;
 use sandboxer_core::exec::{BoxRead, ExecInfo, ExecSession, ExecSpec, LogChunk, LogStream};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Description, Extension, Found, Handle,
-    Location, ProvisionRequest, Reachability,
+    BackendStatus, BoxDuplex, CheckItem, CheckReport, CleanupReport, Credential, Description, Extension,
+    Found, Handle, Life, Location, ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
 use sandboxer_core::host::LOCAL;
@@ -25,17 +25,19 @@ use crate::config::{Backing, Settings};
 use crate::provider::Provider;
 use crate::provision::inner;
 use crate::record::Record;
-use crate::{faults, usage};
+use crate::{faults, record, usage};
 
-/// The pretended provider.
+/// The pretended provider, as whoever has this key sees it.
 pub struct SaasStub {
     pub(crate) settings: Settings,
     pub(crate) provider: Provider,
+    /// None is the platform's own.
+    pub(crate) key: Option<Credential>,
 }
 
 impl SaasStub {
     pub fn new(settings: Settings) -> Self {
-        Self { provider: Provider::new(settings.folder.clone()), settings }
+        Self { provider: Provider::new(settings.folder.clone()), settings, key: None }
     }
 
     /// The usage export as the provider would give it now: what ended, and what runs with its usage so far.
@@ -64,8 +66,26 @@ impl SaasStub {
         self.settings.behaviour(record.and_then(|record| record.stub.as_deref()))
     }
 
+    /// The account that the key opens.
+    pub(crate) fn account(&self) -> String {
+        record::account(self.key.as_ref())
+    }
+
+    /// What the provider knows of a sandbox in this account. What is in another one is not there.
+    fn mine(&self, tag: &str) -> Result<Option<Record>> {
+        Ok(self.provider.get(tag)?.filter(|record| record.key == self.account()))
+    }
+
+    /// It is somebody else's.
+    pub(crate) fn is_elsewhere(&self, tag: &str) -> Result<bool> {
+        Ok(self.provider.get(tag)?.is_some_and(|record| record.key != self.account()))
+    }
+
     /// Who runs the sandbox, and the handle that it gave.
     fn behind(&self, handle: &Handle, what: &str) -> Result<(&Arc<dyn Extension>, Handle)> {
+        if self.is_elsewhere(&handle.tag)? {
+            return Err(unknown());
+        }
         match &self.settings.backing {
             Backing::Extension(backing) => Ok((backing, inner(handle))),
             Backing::None => Err(self.unsupported(what)),
@@ -99,14 +119,24 @@ impl SaasStub {
         }
     }
 
-    async fn lives(&self, record: Option<&Record>, handle: &Handle) -> Result<bool> {
-        if !record.is_some_and(|record| record.is_in_time(Timestamp::now())) {
-            return Ok(false);
+    /// Whether it lives, and if not since when: by the provider's books, and where they say nothing by what is behind.
+    async fn life_in(&self, known: Option<&Record>, handle: &Handle) -> Result<Life> {
+        let now = Timestamp::now();
+        // What is lost is not known, not even as something that was.
+        let Some(record) = known.filter(|record| !record.is_lost(now)) else { return Ok(Life::ENDED) };
+        if !record.is_in_time(now) {
+            return Ok(Life::Ended { at: record.ended_at.or(Some(record.end().0)) });
         }
         match &self.settings.backing {
-            Backing::Extension(backing) => backing.is_alive(&inner(handle)).await,
-            Backing::None => Ok(true),
+            Backing::Extension(backing) => backing.life(&inner(handle)).await,
+            Backing::None => Ok(Life::Alive),
         }
+    }
+
+    /// What the provider knows of it, also after its end.
+    fn known(&self, tag: &str) -> Result<Option<Record>> {
+        let ended = self.provider.ended(tag)?.filter(|record| record.key == self.account());
+        Ok(self.mine(tag)?.or(ended))
     }
 
     /// A call that changes a sandbox takes its time.
@@ -193,12 +223,20 @@ impl Extension for SaasStub {
         }
     }
 
+    fn with_key(&self, key: &Credential) -> Option<Arc<dyn Extension>> {
+        let (settings, provider) = (self.settings.clone(), self.provider.clone());
+        Some(Arc::new(Self { settings, provider, key: Some(key.clone()) }))
+    }
+
     async fn provision(&self, request: ProvisionRequest) -> Result<Handle> {
         self.create(request).await
     }
 
     async fn wait_ready(&self, handle: &Handle) -> Result<Reachability> {
-        let record = self.provider.get(&handle.tag)?;
+        if self.is_elsewhere(&handle.tag)? {
+            return Err(unknown());
+        }
+        let record = self.mine(&handle.tag)?;
         let behaviour = self.behaviour_of(record.as_ref())?;
         faults::wait(behaviour.ready_latency).await;
         if let Backing::Extension(backing) = &self.settings.backing {
@@ -221,22 +259,21 @@ impl Extension for SaasStub {
         self.all_of_ours(tag_prefix).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        let record = self.provider.get(&handle.tag)?;
-        let behaviour = self.behaviour_of(record.as_ref())?;
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        let known = self.known(&handle.tag)?;
+        let behaviour = self.behaviour_of(known.as_ref())?;
         faults::call(behaviour.status, "status", &behaviour).await?;
-        self.lives(record.as_ref(), handle).await
+        self.life_in(known.as_ref(), handle).await
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
-        let record = self.provider.get(&handle.tag)?;
-        let behaviour = self.behaviour_of(record.as_ref())?;
+        let known = self.known(&handle.tag)?;
+        let behaviour = self.behaviour_of(known.as_ref())?;
         faults::call(behaviour.status, "status", &behaviour).await?;
         let now = Timestamp::now();
-        // What is lost is not known, not even as something that was.
-        let known = record.clone().or(self.provider.ended(&handle.tag)?);
+        let life = self.life_in(known.as_ref(), handle).await?;
         let Some(known) = known.filter(|known| !known.is_lost(now)) else {
-            return Ok(BackendStatus { alive: false, usage: None, detail: Value::Null });
+            return Ok(BackendStatus::ended(None, Value::Null));
         };
         let mut detail = json!({
             "provider": known,
@@ -244,22 +281,22 @@ impl Extension for SaasStub {
             "key": known.key,
             "billed": known.billed_until(now),
         });
-        if !self.lives(record.as_ref(), handle).await? {
-            return Ok(BackendStatus { alive: false, usage: None, detail });
+        if let Life::Ended { at } = life {
+            return Ok(BackendStatus::ended(at, detail));
         }
         let Backing::Extension(backing) = &self.settings.backing else {
-            return Ok(BackendStatus { alive: true, usage: None, detail });
+            return Ok(BackendStatus::alive(None, detail));
         };
         let behind = backing.status(&inner(handle)).await?;
         if let Some(detail) = detail.as_object_mut() {
             detail.insert("backing".into(), behind.detail);
         }
-        Ok(BackendStatus { alive: behind.alive, usage: behind.usage, detail })
+        Ok(BackendStatus { detail, ..behind })
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {
         self.delay(&handle.tag).await?;
-        let record = self.provider.get(&handle.tag)?.filter(|record| record.is_in_time(Timestamp::now()));
+        let record = self.mine(&handle.tag)?.filter(|record| record.is_in_time(Timestamp::now()));
         let mut record = record.ok_or_else(unknown)?;
         record.expires_at = expires_at;
         if let Backing::Extension(backing) = &self.settings.backing {

@@ -23,6 +23,7 @@ const CREATES: &str = "creates";
 /// How often a lock that somebody holds is tried again. It is held for a few file operations.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
+#[derive(Clone)]
 pub(crate) struct Provider {
     folder: PathBuf,
 }

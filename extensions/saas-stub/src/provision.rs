@@ -7,7 +7,7 @@ use sandboxer_core::extension::{Handle, ProvisionRequest};
 use sandboxer_core::host::LOCAL;
 use sandboxer_core::isolation::{Control, IsolationLevel, Outcome};
 use sandboxer_core::profile::Image;
-use sandboxer_core::{Error, Result};
+use sandboxer_core::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use crate::backend::SaasStub;
@@ -35,6 +35,9 @@ impl SaasStub {
             Some(record) => Made { record, fault: CreateFault::Ok },
             None => self.write_down(&request, &behaviour).await?,
         };
+        if made.record.key != self.account() {
+            return Err(Error::new(ErrorKind::Conflict, "the provider has this tag in another account"));
+        }
         let handle = self.run_behind(request, &made.record).await?;
         faults::after_create(made.fault, &behaviour).await?;
         Ok(handle)
@@ -60,12 +63,12 @@ impl SaasStub {
 
     async fn write_down(&self, request: &ProvisionRequest, behaviour: &Behaviour) -> Result<Made> {
         faults::wait(behaviour.delay(&request.tag)).await;
-        if behaviour.require_key && request.credential.is_none() {
+        if behaviour.require_key && self.key.is_none() {
             return Err(faults::unauthorized("a key is required"));
         }
         let fault = self.next_fault(&request.tag, behaviour).await?;
         faults::before_create(fault, behaviour).await?;
-        let record = Record::new(request, behaviour, Timestamp::now());
+        let record = Record::new(request, self.key.as_ref(), behaviour, Timestamp::now());
         let Some(most) = behaviour.max_sandboxes else {
             return Ok(Made { record: self.provider.insert(record)?.0, fault });
         };
@@ -97,8 +100,6 @@ impl SaasStub {
         };
         let request = ProvisionRequest {
             host: LOCAL.to_owned(),
-            // It is the provider's; what runs behind it needs none.
-            credential: None,
             // Whatever ends it first: its deadline, its death, or that it is forgotten.
             expires_at: record.end().0,
             ..request

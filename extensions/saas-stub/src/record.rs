@@ -23,7 +23,7 @@ pub struct Record {
     pub tag: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
-    /// `platform`, or `own:` and the beginning of the key's SHA-256.
+    /// The account that it is in: `platform`, or `own:` and the beginning of a SHA-256 of the key's name.
     pub key: String,
     pub vcpu_milli: u64,
     pub memory_mb: u64,
@@ -56,11 +56,15 @@ pub struct Record {
     pub cost: Option<Money>,
 }
 
-/// Which key was used, in a form that does not tell the key.
-pub(crate) fn fingerprint(credential: Option<&Credential>) -> String {
-    match credential {
+/// Whose account a key opens, in a form that does not tell the key. Keys that are the same before the first dot are of
+/// one account, as when one takes the place of the other.
+pub(crate) fn account(key: Option<&Credential>) -> String {
+    match key {
         None => "platform".to_owned(),
-        Some(key) => format!("own:{}", &sha256_hex(key.expose().as_bytes())[..12]),
+        Some(key) => {
+            let name = key.expose().split('.').next().unwrap_or_default();
+            format!("own:{}", &sha256_hex(name.as_bytes())[..12])
+        }
     }
 }
 
@@ -70,7 +74,12 @@ pub(crate) fn hash_of(text: &str) -> u64 {
 }
 
 impl Record {
-    pub(crate) fn new(request: &ProvisionRequest, behaviour: &Behaviour, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        request: &ProvisionRequest,
+        key: Option<&Credential>,
+        behaviour: &Behaviour,
+        now: Timestamp,
+    ) -> Self {
         let resources = &request.spec.resources;
         let cpu = resources.cpu.filter(|cpu| cpu.is_finite() && *cpu > 0.0).unwrap_or(DEFAULT_CPU);
         Self {
@@ -78,7 +87,7 @@ impl Record {
             tag: request.tag.clone(),
             created_at: now,
             expires_at: request.expires_at,
-            key: fingerprint(request.credential.as_ref()),
+            key: account(key),
             // Rounded to thousandths; a cast of a float saturates.
             vcpu_milli: (cpu * 1_000.0).round() as u64,
             memory_mb: resources.memory_mb.unwrap_or(DEFAULT_MEMORY_MB),

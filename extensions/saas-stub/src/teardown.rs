@@ -16,6 +16,10 @@ use crate::record::Record;
 impl SaasStub {
     pub(crate) async fn remove(&self, tag: &str) -> Result<CleanupReport> {
         let asked_at = Timestamp::now();
+        // Nobody learns what is in the account of somebody else.
+        if self.is_elsewhere(tag)? {
+            return Ok(CleanupReport::default());
+        }
         let record = self.provider.get(tag)?;
         let behaviour = self.behaviour_of(record.as_ref())?;
         faults::wait(behaviour.delay(tag)).await;
@@ -61,11 +65,11 @@ impl SaasStub {
             let found = backing.list(LOCAL, prefix).await?;
             behind = Some(found.into_iter().map(|found| (found.tag.clone(), found)).collect());
         }
-        let now = Timestamp::now();
+        let (now, account) = (Timestamp::now(), self.account());
         let mut out = Vec::new();
         for record in records {
             let found = behind.as_mut().map(|behind| behind.remove(&record.tag));
-            if record.is_lost(now) {
+            if record.is_lost(now) || record.key != account {
                 continue;
             }
             let runs = match &found {
@@ -76,8 +80,10 @@ impl SaasStub {
             parts.extend(found.flatten().into_iter().flat_map(|found| found.parts));
             out.push(Found { alive: runs && record.is_in_time(now), tag: record.tag, parts });
         }
-        // What runs without a note: somebody removed the note while it came up.
-        out.extend(behind.into_iter().flat_map(BTreeMap::into_values));
+        // What runs without a note: somebody removed the note while it came up. Then nobody knows whose it was.
+        if self.key.is_none() {
+            out.extend(behind.into_iter().flat_map(BTreeMap::into_values));
+        }
         Ok(out)
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecSession, ExecSpec};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, Life,
     ProvisionRequest, Reachability, Usage,
 };
 use sandboxer_core::files::FileInfo;
@@ -133,7 +133,7 @@ impl Extension for Ssh {
         if let Some(native) = &sandbox.data.native {
             return native::status(&sandbox, native).await;
         }
-        let dead = BackendStatus { alive: false, usage: None, detail: serde_json::Value::Null };
+        let dead = BackendStatus::ended(None, serde_json::Value::Null);
         if !sandbox.guard().revive().await? {
             return Ok(dead);
         }
@@ -147,19 +147,18 @@ impl Extension for Ssh {
         let mut numbers = text.split(' ').map(|word| word.parse::<u64>().ok());
         let (pids, kilobytes, deadline) =
             (numbers.next().flatten(), numbers.next().flatten(), numbers.next().flatten());
-        Ok(BackendStatus {
-            alive: true,
-            usage: Some(Usage { pids, disk_bytes: kilobytes.map(|kb| kb << 10), ..Usage::default() }),
-            detail: serde_json::json!({ "directory": sandbox.data.dir, "deadline_unix": deadline }),
-        })
+        let usage = Usage { pids, disk_bytes: kilobytes.map(|kb| kb << 10), ..Usage::default() };
+        let detail = serde_json::json!({ "directory": sandbox.data.dir, "deadline_unix": deadline });
+        Ok(BackendStatus::alive(Some(usage), detail))
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
+    async fn life(&self, handle: &Handle) -> Result<Life> {
         let sandbox = self.sandbox(handle).await?;
-        match &sandbox.data.native {
-            Some(native) => native::is_alive(&sandbox, native).await,
-            None => sandbox.guard().revive().await,
-        }
+        let alive = match &sandbox.data.native {
+            Some(native) => native::is_alive(&sandbox, native).await?,
+            None => sandbox.guard().revive().await?,
+        };
+        Ok(Life::of(alive))
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

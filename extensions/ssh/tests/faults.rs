@@ -42,7 +42,6 @@ fn request(seconds: i64) -> ProvisionRequest {
         host: "far".into(),
         seed: None,
         from: None,
-        credential: None,
         progress: Default::default(),
         expires_at: Timestamp::now() + SignedDuration::from_secs(seconds),
         idle_reap: None,
@@ -202,7 +201,7 @@ async fn hosts_that_are_down_changed_or_strange_are_told_apart() {
     assert!(!report.ok && report.items[0].detail.contains("SHA256:"), "{report:?}");
     it.hosts.set(it.host.host());
     // Its guard went with the restart; the sandbox is there until its deadline, and is guarded again.
-    assert!(it.ssh.is_alive(&handle).await.unwrap());
+    assert!(it.ssh.life(&handle).await.unwrap().is_alive());
     assert!(it.runs(".guard/script"));
     it.host.stop();
     let error = it.ssh.exec(&handle, command("true")).await.err().unwrap();

@@ -62,7 +62,6 @@ fn request(seconds: i64) -> ProvisionRequest {
         host: "far".into(),
         seed: None,
         from: None,
-        credential: None,
         progress: Default::default(),
         expires_at: Timestamp::now() + SignedDuration::from_secs(seconds),
         idle_reap: None,

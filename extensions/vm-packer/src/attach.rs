@@ -123,7 +123,8 @@ impl Attached {
         let alive = self.is_alive(tag).await?;
         let detail =
             self.notes.read(tag)?.map(|note| serde_json::json!({ "vm": note.vm, "folder": note.folder }));
-        Ok(BackendStatus { alive, usage: None, detail: detail.unwrap_or_default() })
+        let detail = detail.unwrap_or_default();
+        Ok(if alive { BackendStatus::alive(None, detail) } else { BackendStatus::ended(None, detail) })
     }
 
     pub(crate) async fn extend(&self, tag: &str, until: Timestamp) -> Result<()> {

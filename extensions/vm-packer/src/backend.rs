@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use sandboxer_core::capability::Capability;
 use sandboxer_core::exec::{BoxRead, ExecSession, ExecSpec};
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, Life,
     ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
@@ -172,11 +172,11 @@ impl Extension for VmPacker {
         Ok(found)
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        match self.attached.is(&handle.tag) {
-            true => self.attached.is_alive(&handle.tag).await,
-            false => Ok(self.machines.running(&handle.tag).is_ok()),
-        }
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        Ok(Life::of(match self.attached.is(&handle.tag) {
+            true => self.attached.is_alive(&handle.tag).await?,
+            false => self.machines.running(&handle.tag).is_ok(),
+        }))
     }
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {

@@ -24,7 +24,7 @@ impl Machines {
         let (place, record) = match self.running(tag) {
             Ok(running) => running,
             Err(error) if error.kind() == ErrorKind::SandboxNotFound => {
-                return Ok(BackendStatus { alive: false, usage: None, detail: Value::Null });
+                return Ok(BackendStatus::ended(None, Value::Null));
             }
             Err(error) => return Err(error),
         };
@@ -47,7 +47,7 @@ impl Machines {
             "folder": place.folder().display().to_string(),
         });
         let usage = Usage { memory_bytes, cpu_usec, pids: None, disk_bytes };
-        Ok(BackendStatus { alive: true, usage: Some(usage), detail })
+        Ok(BackendStatus::alive(Some(usage), detail))
     }
 
     pub(crate) async fn extend(&self, tag: &str, until: Timestamp) -> Result<()> {

@@ -1,9 +1,10 @@
 //! Which time is charged: the intervals of a life, and when it was last known to go on.
 
+use jiff::Timestamp;
 use sandboxer_core::event::NewEvent;
-use sandboxer_core::extension::Usage;
+use sandboxer_core::extension::{Life, Usage};
 use sandboxer_core::ledger::Meter;
-use sandboxer_core::sandbox::SandboxRecord;
+use sandboxer_core::sandbox::{SandboxRecord, reason};
 use sandboxer_core::tariff::{Charged, Phase};
 use sandboxer_core::{Dur, Result};
 use sandboxer_store::{Books, Stored};
@@ -21,7 +22,7 @@ impl Engine {
     pub(crate) async fn begin_charging(
         &self,
         record: &mut SandboxRecord,
-        since: jiff::Timestamp,
+        since: Timestamp,
     ) -> Result<Money> {
         let mut money = self.hold_as_quoted(record).await?;
         let started = self.start_meters(record, Phase::Running, since, None)?;
@@ -30,11 +31,11 @@ impl Engine {
     }
 
     /// An interval begins where what was before it ended: looking at the clock again would leave a hole.
-    pub(crate) fn start_meters(
+    fn start_meters(
         &self,
         record: &mut SandboxRecord,
         phase: Phase,
-        at: jiff::Timestamp,
+        at: Timestamp,
         cpu: Option<u64>,
     ) -> Result<Money> {
         let id = record.id();
@@ -51,6 +52,7 @@ impl Engine {
             return Ok(Money::default());
         }
         let used = self.used(record).await;
+        // One moment for both: no time is missing between them.
         let now = self.now();
         let mut money = self.stop_meters(record, now, used.as_ref())?;
         self.refresh_tariff(record);
@@ -64,7 +66,7 @@ impl Engine {
     pub(crate) fn stop_meters(
         &self,
         record: &mut SandboxRecord,
-        at: jiff::Timestamp,
+        at: Timestamp,
         used: Option<&Usage>,
     ) -> Result<Money> {
         let id = record.id();
@@ -80,7 +82,7 @@ impl Engine {
         if bill.tariff.lines.iter().all(|line| line.charged == Charged::Reserved) {
             return None;
         }
-        let extension = self.inner.registry.get(&record.sandbox.extension).ok()?;
+        let extension = self.extension_of(record).await.ok()?;
         let handle = record.handle.as_ref()?;
         match tokio::time::timeout(PATIENCE.as_std(), extension.status(handle)).await {
             Ok(Ok(status)) if status.usage.is_some() => status.usage,
@@ -88,32 +90,49 @@ impl Engine {
         }
     }
 
-    /// Whether the backend of a metered sandbox still has it; only a clear no counts.
-    pub(crate) async fn seems_alive(&self, record: &SandboxRecord) -> bool {
-        let is_metered = record.bill.as_ref().is_some_and(|bill| bill.open.is_some());
-        let (true, Some(handle)) = (is_metered, &record.handle) else { return true };
-        let Ok(extension) = self.inner.registry.get(&record.sandbox.extension) else { return true };
-        !matches!(tokio::time::timeout(PATIENCE.as_std(), extension.is_alive(handle)).await, Ok(Ok(false)))
+    /// Until when the time of a sandbox is charged that ends now for this reason. Its backend's own word comes first,
+    /// within what we know ourselves: not before it was last seen alive, not after its deadline and not after now. A
+    /// backend that only knows that it is over leaves the last time that it was seen alive, and at a deadline the deadline.
+    pub(crate) async fn end_of_charge(&self, record: &SandboxRecord, why: &str) -> Result<Timestamp> {
+        let latest = self.now().min(record.sandbox.expires_at);
+        if record.bill.as_ref().is_none_or(|bill| bill.open.is_none()) {
+            return Ok(latest);
+        }
+        let earliest = self.last_alive(record).await?.min(latest);
+        let found_dead = matches!(why, reason::LOST | reason::IDLE);
+        Ok(match self.life_of(record).await {
+            Some(Life::Ended { at: Some(at) }) => at.clamp(earliest, latest),
+            Some(Life::Ended { at: None }) if why != reason::TTL => earliest,
+            _ if found_dead => earliest,
+            _ => latest,
+        })
+    }
+
+    /// What the backend says of its life; nothing where it does not say anything soon.
+    async fn life_of(&self, record: &SandboxRecord) -> Option<Life> {
+        let extension = self.extension_of(record).await.ok()?;
+        let handle = record.handle.as_ref()?;
+        tokio::time::timeout(PATIENCE.as_std(), extension.life(handle)).await.ok()?.ok()
     }
 
     /// When the backend was last known to live: the end of what is charged when nobody knows when it ended.
-    pub(crate) async fn last_alive(&self, record: &SandboxRecord) -> Result<jiff::Timestamp> {
+    async fn last_alive(&self, record: &SandboxRecord) -> Result<Timestamp> {
         let since = record.bill.as_ref().and_then(|bill| bill.open.as_ref()).map(|open| open.since);
         let since = since.unwrap_or(record.sandbox.created_at);
         let seen = self.inner.store.last_alive(record.id()).await?;
         Ok(seen.map_or(since, |(at, _)| at.max(since)).min(self.now().max(since)))
     }
 
-    /// Writes down that the backend of a sandbox with a bill was seen alive, every now and then.
-    pub(crate) async fn note_alive(&self, stored: &Stored) {
+    /// Writes down that the backend of a sandbox with a bill was seen alive when it was asked, every now and then.
+    pub(crate) async fn note_alive(&self, stored: &Stored, asked_at: Timestamp) {
         let record = &stored.record;
         let is_metered = record.bill.as_ref().is_some_and(|bill| bill.open.is_some());
-        let (id, now) = (record.id(), self.now());
-        if !is_metered || !self.inner.signs.is_due(id, now, SIGN_EVERY) {
+        let id = record.id();
+        if !is_metered || !self.inner.signs.is_due(id, asked_at, SIGN_EVERY) {
             return;
         }
         let used = self.used(record).await;
-        if let Err(error) = self.inner.store.seen_alive(id, now, used.as_ref()).await {
+        if let Err(error) = self.inner.store.seen_alive(id, asked_at, used.as_ref()).await {
             tracing::warn!(error = ?error, sandbox = %id, "a sign of life could not be recorded");
         }
     }

@@ -2,15 +2,22 @@
 //! fingerprint.
 
 use jiff::Timestamp;
+use sandboxer_core::extension::Credential;
 use sandboxer_core::hash::sha256_hex;
 use sandboxer_core::ledger::{DEFAULT, Seat, check_name};
+use sandboxer_core::page::Limit;
+use sandboxer_core::snapshot::Snapshot;
 use sandboxer_core::suggest::printable;
 use sandboxer_core::{Error, ErrorKind, Result};
-use sandboxer_store::OwnKey;
+use sandboxer_store::{OwnKey, SnapshotFilter};
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Action;
+use crate::reach::own_key_of;
 use crate::{Caller, Engine};
+
+/// A refusal names so many sandboxes.
+const MOST_NAMED: usize = 5;
 
 /// A key to keep.
 #[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
@@ -92,7 +99,6 @@ impl Engine {
     ) -> Result<ProviderKeyView> {
         caller.require(Action::ManageMoney)?;
         let seat = parse_workspace(&request.workspace)?;
-        self.check_provider(&request.extension)?;
         let points = request.fee_percent.as_deref().map_or(Ok(0), basis_points)?;
         let key = request.key.trim();
         if key.is_empty() || key.len() > 16_384 || key.chars().any(char::is_control) {
@@ -101,6 +107,7 @@ impl Engine {
                 "a provider's key has 1 to 16384 printable characters on one line",
             ));
         }
+        self.check_provider(&request.extension, &Credential::new(key))?;
         let own = OwnKey {
             secret: secret_name(&seat, &request.extension),
             organisation: seat.organisation,
@@ -132,20 +139,73 @@ impl Engine {
             )
             .with_hint("`sandboxer credits provider-keys list` shows those that there are")
         })?)?;
+        self.refuse_while_needed(&seat, extension).await?;
         let removed = store.own_key_remove(&seat.organisation, &seat.workspace, extension).await?;
+        // A create may have read the key just before it went. Its row was there by then, so that it is seen now.
+        if let Err(refusal) = self.refuse_while_needed(&seat, extension).await {
+            store.own_key_put(&removed).await?;
+            return Err(refusal);
+        }
         self.vault()?.remove(&removed.secret)?;
         Ok(view)
     }
 
-    fn check_provider(&self, extension: &str) -> Result<()> {
+    /// What was made with a key can only be ended with it.
+    async fn refuse_while_needed(&self, seat: &Seat, extension: &str) -> Result<()> {
+        let mut names = Vec::new();
+        for stored in self.inner.store.living().await? {
+            let (record, id) = (&stored.record, stored.record.id().to_string());
+            let is_in_it = record.sandbox.extension == extension && own_key_of(record).as_ref() == Some(seat);
+            let second =
+                record.sandbox.route.hedge.as_ref().is_some_and(|hedge| hedge.extension == extension);
+            if is_in_it || second && self.seat_of(record).await? == *seat {
+                names.push(id);
+            }
+        }
+        names.extend(self.snapshots_with_key(seat, extension).await?);
+        if names.is_empty() {
+            return Ok(());
+        }
+        let more = names.len().saturating_sub(MOST_NAMED);
+        names.truncate(MOST_NAMED);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!("the key is needed by {}{rest}: without it they could not be ended", names.join(", ")),
+        )
+        .with_hint("end them first; another key of the same account can be stored in its place at any time"))
+    }
+
+    async fn snapshots_with_key(&self, seat: &Seat, extension: &str) -> Result<Vec<String>> {
+        let (mut out, mut cursor) = (Vec::new(), None);
+        loop {
+            let all = SnapshotFilter::default();
+            let page =
+                self.inner.store.snapshot_list(&all, cursor.as_deref(), Limit::new(Limit::MAX)?).await?;
+            let of_it = |snapshot: &&Snapshot| {
+                snapshot.extension == extension && snapshot.own_key_of.as_ref() == Some(seat)
+            };
+            out.extend(page.items.iter().filter(of_it).map(|snapshot| snapshot.snapshot_id.to_string()));
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(out),
+            }
+        }
+    }
+
+    fn check_provider(&self, extension: &str, key: &Credential) -> Result<()> {
         check_name("an extension", extension)?;
-        if self.inner.registry.get(extension)?.describe().capability.self_hosted {
+        let found = self.inner.registry.get(extension)?;
+        if found.describe().capability.self_hosted {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 format!("{extension} runs on machines of one's own, where no key is needed"),
             ));
         }
-        Ok(())
+        match found.with_key(key) {
+            Some(_) => Ok(()),
+            None => Err(Error::unsupported(extension, "keys of a workspace's own")),
+        }
     }
 
     fn provider_key_view(&self, key: OwnKey) -> Result<ProviderKeyView> {
@@ -154,10 +214,8 @@ impl Engine {
             organisation: key.organisation,
             workspace: key.workspace,
             extension: key.extension,
-            fingerprint: secret.map(|secret| {
-                let hash = sha256_hex(secret.expose().as_bytes());
-                format!("SHA256:{}", &hash[..16])
-            }),
+            fingerprint: secret
+                .map(|secret| format!("SHA256:{}", Credential::new(secret.expose()).fingerprint())),
             fee_percent: percent(key.fee_basis_points),
             created_at: key.created_at,
         })

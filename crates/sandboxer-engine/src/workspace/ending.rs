@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandboxer_core::event::NewEvent;
+use sandboxer_core::extension::Life;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::{Books, LeaseChange, Stored, Update};
 use serde_json::json;
@@ -29,10 +30,9 @@ impl Engine {
         if !matches!(stored.record.state(), State::Ready | State::Active) {
             return;
         }
-        let (Some(handle), Ok(extension)) = (stored.record.handle.clone(), self.extension_of(stored)) else {
-            return;
-        };
-        if !extension.is_alive(&handle).await.unwrap_or(false) {
+        let Some(handle) = stored.record.handle.clone() else { return };
+        let Ok(extension) = self.extension_of(&stored.record).await else { return };
+        if !extension.life(&handle).await.is_ok_and(Life::is_alive) {
             return;
         }
         let id = stored.record.id();

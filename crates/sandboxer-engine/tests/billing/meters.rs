@@ -1,5 +1,6 @@
 //! Which time is charged, at which price.
 
+use jiff::SignedDuration;
 use sandboxer_core::ledger::Meter;
 use sandboxer_core::page::Limit;
 use sandboxer_core::{Dur, ErrorKind, Money, SandboxId, State};
@@ -78,6 +79,82 @@ async fn what_was_lost_is_charged_until_it_was_last_seen_alive() {
     workshop.extension.lose(&id.to_string());
     let ended = workshop.second_engine().get(&me(), id).await.unwrap();
     assert_eq!((ended.state, ended.cost.unwrap().charged), (State::Destroyed, money("0.4")));
+    audit(&workshop).await;
+}
+
+/// A sandbox of 600 s that was seen alive after 40 s, is over, and is looked at after 240 s.
+async fn ended_at(second: i64) -> Money {
+    let workshop = workshop().await;
+    pay_in(&workshop, "10").await;
+    let made = create(&workshop.engine, 600).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(40));
+    workshop.engine.get(&me(), made.sandbox_id).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(200));
+    let at = made.ready_at.unwrap() + SignedDuration::from_secs(second);
+    workshop.extension.end_at(&made.sandbox_id.to_string(), at);
+    let ended = workshop.second_engine().get(&me(), made.sandbox_id).await.unwrap();
+    assert_eq!((ended.state, ended.reason.as_deref()), (State::Destroyed, Some("lost")));
+    audit(&workshop).await;
+    ended.cost.unwrap().charged
+}
+
+#[tokio::test]
+async fn what_was_lost_is_charged_until_the_backend_says_it_ended() {
+    assert_eq!(ended_at(123).await, money("1.23"));
+}
+
+#[tokio::test]
+async fn a_backend_that_says_something_absurd_is_believed_within_what_was_seen() {
+    // In the future: until now. Before it was seen alive, or before it began: until it was seen alive.
+    assert_eq!(ended_at(900_000).await, money("2.4"));
+    assert_eq!(ended_at(20).await, money("0.4"));
+    assert_eq!(ended_at(-1_000_000).await, money("0.4"));
+}
+
+#[tokio::test]
+async fn a_ttl_that_ended_while_nobody_looked_is_charged_until_the_backend_says_it_ended() {
+    for (told, charged) in [(25, "0.25"), (60, "0.6"), (70, "0.6")] {
+        let workshop = workshop().await;
+        pay_in(&workshop, "10").await;
+        let made = create(&workshop.engine, 60).await.unwrap();
+        workshop.clock.advance(Dur::from_secs(86_400));
+        let at = made.ready_at.unwrap() + SignedDuration::from_secs(told);
+        workshop.extension.end_at(&made.sandbox_id.to_string(), at);
+        let ended = workshop.engine.get(&me(), made.sandbox_id).await.unwrap();
+        assert_eq!(ended.reason.as_deref(), Some("ttl"));
+        assert_eq!(ended.cost.unwrap().charged, money(charged), "{told}");
+        audit(&workshop).await;
+    }
+}
+
+#[tokio::test]
+async fn who_asks_for_the_end_of_what_is_over_pays_until_it_was() {
+    let workshop = workshop().await;
+    pay_in(&workshop, "10").await;
+    let made = create(&workshop.engine, 600).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(100));
+    let at = made.ready_at.unwrap() + SignedDuration::from_secs(7);
+    workshop.extension.end_at(&made.sandbox_id.to_string(), at);
+    let ended = workshop.engine.destroy(&me(), made.sandbox_id).await.unwrap();
+    assert_eq!(ended.cost.unwrap().charged, money("0.07"));
+    audit(&workshop).await;
+}
+
+#[tokio::test]
+async fn the_word_of_the_backend_is_bounded_by_the_interval_that_runs() {
+    let workshop = workshop().await;
+    pay_in(&workshop, "10").await;
+    let made = create(&workshop.engine, 600).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(10));
+    workshop.engine.pause(&me(), made.sandbox_id).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(100));
+    // It says that it ended while it still ran, before the pause that it confirmed.
+    let at = made.ready_at.unwrap() + SignedDuration::from_secs(5);
+    workshop.extension.end_at(&made.sandbox_id.to_string(), at);
+    let ended = workshop.engine.get(&me(), made.sandbox_id).await.unwrap();
+    assert_eq!(ended.cost.unwrap().charged, money("0.1"));
+    let last = meters(&workshop, made.sandbox_id).await.pop().unwrap();
+    assert_eq!((last.sequence, last.cost, last.ended_at), (2, Money::ZERO, Some(last.started_at)));
     audit(&workshop).await;
 }
 

@@ -3,7 +3,7 @@
 //! A process is an engine with a store and a runtime of its own on the same file and backend. Its death drops the runtime,
 //! and with it every step that had not been finished.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,9 +44,10 @@ enum Op {
     Destroy {
         which: usize,
     },
-    /// The provider lost it.
+    /// The provider lost it, and says when: so many seconds from now.
     Lose {
         which: usize,
+        says: Option<i64>,
     },
     Look {
         which: usize,
@@ -80,13 +81,15 @@ impl Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let which = 0_usize..6;
+    // Nothing, the truth, or nonsense.
+    let says = prop_oneof![Just(None), Just(Some(0)), (-100_000_i64..100_000).prop_map(Some)];
     prop_oneof![
         4 => (10_u64..700, proptest::option::of(0_u8..3)).prop_map(|(ttl, key)| Op::Create { ttl, key }),
         2 => (which.clone(), 1_u64..900).prop_map(|(which, by)| Op::Extend { which, by }),
         2 => which.clone().prop_map(|which| Op::Pause { which }),
         2 => which.clone().prop_map(|which| Op::Resume { which }),
         2 => which.clone().prop_map(|which| Op::Destroy { which }),
-        1 => which.clone().prop_map(|which| Op::Lose { which }),
+        1 => (which.clone(), says).prop_map(|(which, says)| Op::Lose { which, says }),
         2 => which.prop_map(|which| Op::Look { which }),
         4 => (1_u64..200).prop_map(|by| Op::Advance { by }),
         1 => (1_u64..100).prop_map(|by| Op::PutBack { by }),
@@ -117,8 +120,8 @@ struct World {
     clock: Arc<TestClock>,
     processes: [Process; 2],
     known: Vec<SandboxId>,
-    /// Those that the provider lost behind everybody's back.
-    lost: BTreeSet<SandboxId>,
+    /// Those that the provider lost behind everybody's back, with its word where that is the truth.
+    lost: BTreeMap<SandboxId, Option<jiff::Timestamp>>,
     clock_went_back: bool,
 }
 
@@ -131,7 +134,7 @@ impl World {
             script.provision_takes = Duration::from_micros(300);
         });
         let processes = [(); 2].map(|()| begin(&folder, &extension, &clock));
-        let (known, lost) = (Vec::new(), BTreeSet::new());
+        let (known, lost) = (Vec::new(), BTreeMap::new());
         let world = Self { folder, extension, clock, processes, known, lost, clock_went_back: false };
         let transfer = Transfer {
             id: "paid in".into(),
@@ -154,10 +157,9 @@ impl World {
                 self.clock_went_back = true;
                 return self.clock.put_back(Dur::from_secs(by));
             }
-            Op::Lose { which } => {
+            Op::Lose { which, says } => {
                 if let Some(id) = self.pick(which) {
-                    self.extension.lose(&id.to_string());
-                    self.lost.insert(id);
+                    self.lose(id, says);
                 }
                 return;
             }
@@ -185,6 +187,20 @@ impl World {
         }
         self.learn();
         self.check_books();
+    }
+
+    fn lose(&mut self, id: SandboxId, says: Option<i64>) {
+        let tag = id.to_string();
+        if !self.extension.living().contains(&tag) {
+            return;
+        }
+        let now = self.processes[0].engine.now();
+        let told = says.map(|seconds| now + jiff::SignedDuration::from_secs(seconds));
+        match told {
+            Some(told) => self.extension.end_at(&tag, told),
+            None => self.extension.lose(&tag),
+        }
+        self.lost.insert(id, told.filter(|told| *told == now));
     }
 
     /// The process is gone at once, and another one takes its place and looks around.
@@ -296,9 +312,13 @@ impl World {
         assert!(self.clock_went_back || cost.absorbed == Money::ZERO, "the hold was too small: {cost:?}");
         if let (Some(end), Some(reason::REQUESTED)) = (last_end, sandbox.reason.as_deref()) {
             let asked = self.asked_at(id).min(sandbox.expires_at);
-            // What the provider had lost is charged until it was last seen alive.
-            let is_right = if self.lost.contains(&id) { end <= asked } else { end == asked };
+            let is_right = if self.lost.contains_key(&id) { end <= asked } else { end == asked };
             assert!(self.clock_went_back || is_right, "{end} is not {asked}");
+        }
+        // What the provider had lost is charged until it was last seen alive, or until the moment that it says.
+        if let (Some(Some(told)), Some(last)) = (self.lost.get(&id), intervals.values().next_back()) {
+            let right = (*told).max(last.started_at).min(sandbox.expires_at.max(last.started_at));
+            assert!(self.clock_went_back || last.ended_at == Some(right), "{last:?} did not end at {right}");
         }
         cost.charged
     }

@@ -190,6 +190,6 @@ impl Extension for Provider {
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
         let alive = self.world().living.contains(&handle.tag);
-        Ok(BackendStatus { alive, usage: None, detail: serde_json::Value::Null })
+        Ok(BackendStatus { alive, ended_at: None, usage: None, detail: serde_json::Value::Null })
     }
 }

@@ -5,6 +5,7 @@ use super::control::Control;
 use super::launcher::{Launcher, LauncherExe};
 use crate::cleanup;
 use crate::dirs::{self, RuntimeDirs};
+use crate::ends;
 use crate::error::{AtStep as _, ErrorKind, Result, RuntimeError};
 use crate::probe::{Probe, ProbeOverrides};
 use crate::report::{CleanupReport, Enforced};
@@ -12,7 +13,7 @@ use crate::spec::{SandboxSpec, validate_id};
 use crate::wire::{Conn, LaunchRequest, LauncherRequest, MAX_FRAME, Reply};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const LAUNCH_LIMIT: Duration = Duration::from_secs(60);
 /// The same with a seed, which may be large.
@@ -143,6 +144,11 @@ impl Runtime {
         validate_id(id).is_ok() && dirs::open_sandbox(&self.dirs, id).is_ok_and(|dir| dirs::is_alive(&dir))
     }
 
+    /// When it ended, where nobody had asked for it and its supervisor lived to see it.
+    pub fn ended_at(&self, id: &str) -> Option<SystemTime> {
+        validate_id(id).ok().and_then(|()| ends::when(&self.dirs, id))
+    }
+
     /// Reaches a living sandbox; one that is just being launched is waited for.
     pub async fn connect(&self, id: &str) -> Result<Control> {
         validate_id(id)?;
@@ -162,12 +168,21 @@ impl Runtime {
 
     /// Every sandbox directory, living or dead.
     pub fn list(&self) -> Result<Vec<Found>> {
+        ends::forget_old(&self.dirs);
         dirs::list(&self.dirs)
     }
 
     /// Ends the sandbox and removes what is left of it. Doing it twice is the same as once.
     pub async fn stop(&self, id: &str) -> Result<CleanupReport> {
         validate_id(id)?;
+        let report = self.stop_or_sweep(id).await?;
+        if report.is_clean() {
+            ends::forget(&self.dirs, id);
+        }
+        Ok(report)
+    }
+
+    async fn stop_or_sweep(&self, id: &str) -> Result<CleanupReport> {
         match self.ask_to_stop(id).await {
             Ok(report) if report.is_clean() => return Ok(report),
             Ok(_) | Err(_) => {}

@@ -3,6 +3,7 @@
 use super::execs::Execs;
 use super::requests::Follower;
 use super::{Sandbox, launch, teardown};
+use crate::ends;
 use crate::fault;
 use crate::report::CleanupReport;
 use crate::spec::unix_ms;
@@ -66,6 +67,7 @@ pub(super) fn serve(sandbox: Sandbox, caller: Conn) {
         while !supervisor.ending {
             supervisor.turn();
         }
+        supervisor.note_end();
     }
     supervisor.end();
 }
@@ -304,6 +306,14 @@ impl Supervisor {
         }
         if !open {
             self.ending = true;
+        }
+    }
+
+    /// Whoever asks later learns when it ended, unless somebody asked for the end and knows.
+    fn note_end(&self) {
+        let is_asked_for = self.clients.values().any(|client| client.wants_report);
+        if !is_asked_for && !self.sandbox.spec.warm {
+            ends::note(&self.sandbox.dirs, &self.sandbox.spec.id);
         }
     }
 

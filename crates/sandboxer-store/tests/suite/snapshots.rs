@@ -21,6 +21,7 @@ fn planned(of: &Stored, owner_key: Option<&str>) -> SnapshotRecord {
             name: Some("before".into()),
             created_at: at(5),
             size_bytes: None,
+            own_key_of: None,
         },
         spec: of.record.spec.clone(),
         taken: None,

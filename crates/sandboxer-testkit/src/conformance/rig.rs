@@ -94,7 +94,6 @@ impl Rig {
                 host: self.subject.host.clone(),
                 seed: None,
                 from: None,
-                credential: None,
                 progress: Progress::default(),
                 expires_at: after(Duration::from_secs(1_800)),
                 idle_reap: None,

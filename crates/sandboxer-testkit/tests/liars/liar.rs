@@ -11,7 +11,7 @@ use sandboxer_core::exec::{
     BoxRead, ExecControl, ExecInfo, ExecOutcome, ExecSession, ExecSpec, LogChunk, LogStream, TtySize,
 };
 use sandboxer_core::extension::{
-    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle,
+    BackendStatus, BoxDuplex, CheckReport, CleanupReport, Description, Extension, Found, Handle, Life,
     ProvisionRequest, Reachability,
 };
 use sandboxer_core::files::FileInfo;
@@ -59,6 +59,7 @@ pub(crate) enum Lie {
     ClaimsMore,
     ClaimsLimits,
     Immortal,
+    EndsNextWeek,
     KeepsItsDeadline,
     NeverIdle,
     NeedsItsHandle,
@@ -197,8 +198,13 @@ impl Extension for Liar {
         self.truth.status(handle).await
     }
 
-    async fn is_alive(&self, handle: &Handle) -> Result<bool> {
-        self.truth.is_alive(handle).await
+    async fn life(&self, handle: &Handle) -> Result<Life> {
+        match self.truth.life(handle).await? {
+            Life::Ended { .. } if self.is(Lie::EndsNextWeek) => {
+                Ok(Life::Ended { at: Some(Timestamp::now() + Duration::from_secs(7 * 24 * 3600)) })
+            }
+            life => Ok(life),
+        }
     }
 
     async fn extend(&self, handle: &Handle, expires_at: Timestamp) -> Result<()> {

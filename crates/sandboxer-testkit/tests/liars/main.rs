@@ -57,6 +57,7 @@ const LIES: &[(Lie, &str)] = &[
     (Lie::ClaimsLimits, "limits.memory"),
     (Lie::ClaimsLimits, "limits.pids"),
     (Lie::Immortal, "ttl"),
+    (Lie::EndsNextWeek, "ttl"),
     (Lie::KeepsItsDeadline, "ttl.extend"),
     (Lie::NeverIdle, "ttl.idle"),
     (Lie::NeedsItsHandle, "crash.provision"),

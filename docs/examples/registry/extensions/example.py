@@ -62,6 +62,21 @@ def alive(tag):
     return state is not None and time.time() < state["deadline"]
 
 
+def end_note(tag):
+    """A file whose time is when a sandbox ended by itself: whoever charges for it wants to know."""
+    return os.path.join(ROOT, ".ended", tag)
+
+
+def life(tag):
+    if alive(tag):
+        return {"alive": True}
+    try:
+        at = datetime.datetime.fromtimestamp(os.stat(end_note(tag)).st_mtime, datetime.timezone.utc)
+    except FileNotFoundError:
+        return {"alive": False}
+    return {"alive": False, "ended_at": at.isoformat()}
+
+
 def seconds(timestamp):
     """RFC 3339 as seconds; its fraction may be finer than Python takes."""
     head, _, fraction = timestamp.rstrip("Z").partition(".")
@@ -121,6 +136,8 @@ def watch(tag):
         if over:
             with locked(tag):
                 if state_of(tag) == state:
+                    os.makedirs(os.path.dirname(end_note(tag)), mode=0o700, exist_ok=True)
+                    open(end_note(tag), "w").close()
                     return remove(tag)
         time.sleep(0.2)
 
@@ -182,6 +199,8 @@ class Example:
         with locked(tag):
             known = os.path.isdir(os.path.join(ROOT, tag))
             remove(tag)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(end_note(tag))
         return {"removed": [f"directory {ROOT}/{tag}"] if known else [], "left": []}
 
     def list(self, _, host, tag_prefix):
@@ -191,11 +210,11 @@ class Example:
                 for name in names if name.startswith(tag_prefix) and not name.startswith(".")]
 
     def is_alive(self, _, handle):
-        return alive(handle["tag"])
+        return life(handle["tag"])
 
     def status(self, _, handle):
         tag = handle["tag"]
-        return {"alive": alive(tag), "detail": {"processes": sum(1 for _ in marked(TAG_MARK, tag))}}
+        return {**life(tag), "detail": {"processes": sum(1 for _ in marked(TAG_MARK, tag))}}
 
     def extend(self, _, handle, expires_at):
         self._workspace(handle)

@@ -95,7 +95,7 @@ async fn an_engine_that_stops_and_comes_back() {
     engine.stop();
     let report = extension.check("local").await.unwrap();
     assert!(!report.ok, "{report:?}");
-    assert_eq!(extension.is_alive(&handle).await.unwrap_err().kind(), ErrorKind::Unreachable);
+    assert_eq!(extension.life(&handle).await.unwrap_err().kind(), ErrorKind::Unreachable);
     assert_eq!(
         extension.teardown("local", &handle.tag, None).await.unwrap_err().kind(),
         ErrorKind::Unreachable

@@ -128,7 +128,7 @@ async fn a_stack_ends_with_nobody_left() {
     {
         let extension = bench.extension();
         let handle = extension.provision(request).await.unwrap();
-        assert!(extension.is_alive(&handle).await.unwrap());
+        assert!(extension.life(&handle).await.unwrap().is_alive());
     }
     for _ in 0..60 {
         tokio::time::sleep(Duration::from_millis(500)).await;

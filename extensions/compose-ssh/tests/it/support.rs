@@ -110,7 +110,6 @@ impl Bench {
             host: host.to_owned(),
             seed: None,
             from: None,
-            credential: None,
             progress: Progress::default(),
             expires_at: Timestamp::now() + Duration::from_secs(600),
             idle_reap: None,

@@ -41,7 +41,6 @@ pub(crate) fn request(spec: SandboxSpec) -> ProvisionRequest {
         host: "local".into(),
         seed: None,
         from: None,
-        credential: None,
         progress: Progress::default(),
         expires_at: after(Duration::from_secs(600)),
         idle_reap: None,

@@ -32,11 +32,12 @@ impl Example {
         Self { folder, manifest }
     }
 
-    /// Folders of sandboxes that are still there.
+    /// Folders of sandboxes that are still there, and notes of their ends.
     pub(crate) fn left(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path().join("root")).unwrap();
+        let root = self.folder.path().join("root");
+        let entries = [root.join(".ended"), root].into_iter().flat_map(std::fs::read_dir).flatten();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name != ".locks").collect()
+        names.filter(|name| name != ".locks" && name != ".ended").collect()
     }
 }
 

@@ -1,8 +1,10 @@
 //! What the provider writes down, and what it bills.
 
-use sandboxer_core::{Dur, Extension as _, Money};
+use jiff::Timestamp;
+use sandboxer_core::extension::Life;
+use sandboxer_core::{Dur, ErrorKind, Extension, Money};
 
-use crate::rig::{HOST, Rig, asking, request, wait, with_key};
+use crate::rig::{HOST, Rig, asking, is_kind, request, wait, with_key};
 
 /// One line of the export by the names of its columns.
 fn row<'a>(export: &'a str, tag: &str) -> std::collections::BTreeMap<&'a str, &'a str> {
@@ -24,11 +26,12 @@ fn thousandths(text: &str) -> u64 {
 /// The key itself is nowhere on disk; which one it was can be told.
 pub(crate) async fn record_and_key() {
     let secret = "sk-a-key-that-nobody-else-has";
-    let (rig, own, platform) = (Rig::new(""), with_key(secret), request());
-    let handle = rig.create(&own).await.unwrap();
+    let (rig, own, platform) = (Rig::new(""), request(), request());
+    let theirs = with_key(&rig, secret);
+    let handle = theirs.provision(own.clone()).await.unwrap();
     let other = rig.create(&platform).await.unwrap();
     let expected = format!("own:{}", &sandboxer_core::hash::sha256_hex(secret.as_bytes())[..12]);
-    assert_eq!(rig.stub.status(&handle).await.unwrap().detail["key"], expected);
+    assert_eq!(theirs.status(&handle).await.unwrap().detail["key"], expected);
     assert_eq!(rig.stub.status(&other).await.unwrap().detail["key"], "platform");
     let record = rig.file("sandboxes", &own.tag).unwrap();
     assert!(record["id"].as_str().unwrap().starts_with("stub-"), "{record}");
@@ -36,12 +39,43 @@ pub(crate) async fn record_and_key() {
         (record["tag"].as_str(), record["key"].as_str()),
         (Some(own.tag.as_str()), Some(expected.as_str()))
     );
-    rig.remove(&own.tag).await;
+    assert!(!theirs.teardown(HOST, &own.tag, None).await.unwrap().removed.is_empty());
     rig.remove(&platform.tag).await;
     assert_eq!(rig.file("ended", &own.tag).unwrap()["key"], expected);
     let found =
         std::process::Command::new("grep").args(["-r", "-l", secret]).arg(&rig.folder).output().unwrap();
     assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
+}
+
+/// What was made with one key is not there for another one, nor for the platform: not seen, not used, not ended.
+pub(crate) async fn accounts() {
+    let (rig, wish) = (Rig::new(""), request());
+    let (a, b) = (with_key(&rig, "a.1"), with_key(&rig, "b.1"));
+    let handle = a.provision(wish.clone()).await.unwrap();
+    a.wait_ready(&handle).await.unwrap();
+    let platform = rig.again("").stub;
+    for stranger in [&*b, &platform as &dyn Extension] {
+        assert_eq!(stranger.list(HOST, "").await.unwrap(), []);
+        assert_eq!(stranger.life(&handle).await.unwrap(), Life::ENDED);
+        assert!(!stranger.status(&handle).await.unwrap().alive);
+        let later = Dur::from_secs(900).after(Timestamp::now());
+        let refusals = [
+            stranger.file_stat(&handle, "/").await.err(),
+            stranger.extend(&handle, later).await.err(),
+            stranger.wait_ready(&handle).await.err(),
+        ];
+        for refusal in refusals {
+            is_kind(&refusal.unwrap(), ErrorKind::SandboxNotFound, "no such sandbox");
+        }
+        is_kind(&stranger.provision(wish.clone()).await.unwrap_err(), ErrorKind::Conflict, "another account");
+        assert_eq!(stranger.teardown(HOST, &wish.tag, Some(&handle)).await.unwrap(), Default::default());
+    }
+    // A key that took the other's place is of the same account.
+    let renewed = with_key(&rig, "a.2");
+    assert!(renewed.life(&handle).await.unwrap().is_alive());
+    assert_eq!(renewed.list(HOST, "").await.unwrap().len(), 1);
+    assert!(!renewed.teardown(HOST, &wish.tag, None).await.unwrap().removed.is_empty());
+    assert_eq!(renewed.list(HOST, "").await.unwrap(), []);
 }
 
 pub(crate) async fn export() {

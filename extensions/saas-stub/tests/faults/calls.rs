@@ -43,7 +43,7 @@ pub(crate) async fn teardown_hangs() {
 pub(crate) async fn status_fails() {
     let (rig, request) = (Rig::new(""), asking("status=500"));
     let handle = rig.create(&request).await.unwrap();
-    is_kind(&rig.stub.is_alive(&handle).await.unwrap_err(), ErrorKind::BackendFailed, "500 to the status");
+    is_kind(&rig.stub.life(&handle).await.unwrap_err(), ErrorKind::BackendFailed, "500 to the status");
     is_kind(&rig.stub.status(&handle).await.unwrap_err(), ErrorKind::BackendFailed, "500 to the status");
     rig.runs(&handle).await;
     rig.remove(&request.tag).await;
@@ -51,7 +51,7 @@ pub(crate) async fn status_fails() {
     let hanging = asking("status=hang,hang=100ms");
     let handle = rig.create(&hanging).await.unwrap();
     let start = Instant::now();
-    is_kind(&rig.stub.is_alive(&handle).await.unwrap_err(), ErrorKind::Timeout, "did not answer");
+    is_kind(&rig.stub.life(&handle).await.unwrap_err(), ErrorKind::Timeout, "did not answer");
     assert!(start.elapsed() >= Duration::from_millis(100));
     rig.remove(&hanging.tag).await;
 }

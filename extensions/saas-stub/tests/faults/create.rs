@@ -152,9 +152,10 @@ pub(crate) async fn key_required() {
     let without = request();
     is_kind(&rig.fails(&without).await, ErrorKind::BackendFailed, "401: a key is required");
     rig.has_nothing(&without.tag).await;
-    let with = with_key("sk-test");
-    rig.create(&with).await.unwrap();
-    rig.remove(&with.tag).await;
+    let (with, own) = (request(), with_key(&rig, "sk-test"));
+    let handle = own.provision(with.clone()).await.unwrap();
+    own.wait_ready(&handle).await.unwrap();
+    assert_eq!(own.teardown(HOST, &with.tag, None).await.unwrap().left, []);
 }
 
 pub(crate) async fn latency() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sandboxer_core::extension::ProvisionRequest;
+use sandboxer_core::extension::{Life, ProvisionRequest};
 use sandboxer_core::{Dur, ErrorKind, Extension as _};
 use sandboxer_ext_saas_stub::{Backing, SaasStub, Settings};
 use sandboxer_testkit::Scripted;
@@ -14,17 +14,22 @@ use crate::rig::{HOST, Rig, asking, is_kind, mortal, request, sh, until, wait};
 pub(crate) async fn death() {
     let rig = Rig::new("");
     let (request, handle) = mortal(&rig, |age| asking(&format!("death={age}"))).await;
-    until(async || !rig.again("").stub.is_alive(&handle).await.unwrap()).await;
+    until(async || !rig.again("").stub.life(&handle).await.unwrap().is_alive()).await;
     let found = rig.found(&request.tag).await.unwrap();
     assert!(!found.alive, "{found:?}");
     let status = rig.stub.status(&handle).await.unwrap();
     assert!(!status.alive && status.detail["state"] == "ended", "{status:?}");
+    // The provider knows when, to the moment, and also after it was cleared away.
+    let dies_at = rig.file("sandboxes", &request.tag).unwrap()["dies_at"].as_str().unwrap().parse().unwrap();
+    let ended = Life::Ended { at: Some(dies_at) };
+    assert_eq!((status.life(), rig.stub.life(&handle).await.unwrap()), (ended, ended));
     until(async || {
         sh(&rig.stub, &handle, "true").await.is_err_and(|e| e.kind() == ErrorKind::SandboxNotFound)
     })
     .await;
     rig.remove(&request.tag).await;
     assert_eq!(rig.file("ended", &request.tag).unwrap()["reason"], "died");
+    assert_eq!(rig.stub.life(&handle).await.unwrap(), ended);
 }
 
 /// The provider forgets it: nothing is listed, nothing lives, a teardown has nothing to say, and nothing is left.
@@ -32,9 +37,9 @@ pub(crate) async fn lost() {
     let rig = Rig::new("");
     let (request, handle) = mortal(&rig, |age| asking(&format!("lost={age}"))).await;
     until(async || rig.again("").found(&request.tag).await.is_none()).await;
-    assert!(!rig.stub.is_alive(&handle).await.unwrap());
+    assert_eq!(rig.stub.life(&handle).await.unwrap(), Life::ENDED);
     let status = rig.stub.status(&handle).await.unwrap();
-    assert!(!status.alive && status.detail.is_null(), "{status:?}");
+    assert!(!status.alive && status.ended_at.is_none() && status.detail.is_null(), "{status:?}");
     is_kind(
         &rig.stub.extend(&handle, Dur::from_secs(60).after(Timestamp::now())).await.unwrap_err(),
         ErrorKind::SandboxNotFound,
@@ -52,7 +57,7 @@ pub(crate) async fn deadline() {
     let rig = Rig::new("");
     let ending = |age: Dur| ProvisionRequest { expires_at: age.after(Timestamp::now()), ..request() };
     let (request, handle) = mortal(&rig, ending).await;
-    until(async || !rig.again("").stub.is_alive(&handle).await.unwrap()).await;
+    until(async || !rig.again("").stub.life(&handle).await.unwrap().is_alive()).await;
     assert!(Timestamp::now() >= request.expires_at, "it ended before its time");
     assert!(!rig.found(&request.tag).await.unwrap().alive);
     rig.remove(&request.tag).await;
@@ -64,8 +69,8 @@ pub(crate) async fn extend_not_beyond_death() {
     let (request, handle) = mortal(&rig, |age| asking(&format!("death={age}"))).await;
     // Where a busy machine let it die meanwhile, there is nothing to extend.
     let extended = rig.stub.extend(&handle, Dur::from_secs(900).after(Timestamp::now())).await;
-    assert!(extended.is_ok() || !rig.stub.is_alive(&handle).await.unwrap(), "{extended:?}");
-    until(async || !rig.again("").stub.is_alive(&handle).await.unwrap()).await;
+    assert!(extended.is_ok() || !rig.stub.life(&handle).await.unwrap().is_alive(), "{extended:?}");
+    until(async || !rig.again("").stub.life(&handle).await.unwrap().is_alive()).await;
     let behind = rig.folder.join("native/sandboxes").join(&request.tag);
     until(async || !behind.exists()).await;
     rig.remove(&request.tag).await;
@@ -78,20 +83,20 @@ pub(crate) async fn nothing_behind() {
     assert!(!can.exec && !can.files && !can.self_hosted && can.only_by_name && can.image_host);
     let handle = rig.create(&request).await.unwrap();
     assert_eq!(rig.create(&request).await.unwrap(), handle);
-    assert!(rig.stub.is_alive(&handle).await.unwrap());
+    assert!(rig.stub.life(&handle).await.unwrap().is_alive());
     is_kind(&sh(&rig.stub, &handle, "true").await.unwrap_err(), ErrorKind::Unsupported, "exec");
     let later = Dur::from_secs(900).after(Timestamp::now());
     rig.stub.extend(&handle, later).await.unwrap();
     assert_eq!(rig.file("sandboxes", &request.tag).unwrap()["expires_at"], later.to_string());
     assert!(!rig.folder.join("native").exists());
     assert_eq!(rig.remove(&request.tag).await.len(), 1);
-    assert!(!rig.stub.is_alive(&handle).await.unwrap());
+    assert!(!rig.stub.life(&handle).await.unwrap().is_alive());
     let brief = ProvisionRequest {
         expires_at: Dur::from_millis(100).after(Timestamp::now()),
         ..crate::rig::request()
     };
     let handle = rig.stub.provision(brief.clone()).await.unwrap();
-    until(async || !rig.stub.is_alive(&handle).await.unwrap()).await;
+    until(async || !rig.stub.life(&handle).await.unwrap().is_alive()).await;
     assert!(!rig.found(&brief.tag).await.unwrap().alive);
     rig.remove(&brief.tag).await;
     let mut seeded = crate::rig::request();

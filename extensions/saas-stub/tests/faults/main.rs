@@ -34,7 +34,7 @@ const CASES: &[Case] = cases! {
         server_error_after, times, rate, full, key_required, latency, cheap, words_are_checked, mounts_are_refused;
     life: death, lost, deadline, extend_not_beyond_death, nothing_behind, pause_where_it_can;
     calls: teardown_fails_so_often, teardown_hangs, status_fails, list_fails, priority;
-    books: record_and_key, export, export_once_after_a_crash, ends_of_its_own_are_billed_to_their_moment, apart;
+    books: record_and_key, accounts, export, export_once_after_a_crash, ends_of_its_own_are_billed_to_their_moment, apart;
     kill: any_moment;
 };
 

@@ -92,7 +92,6 @@ pub(crate) fn request() -> ProvisionRequest {
         host: HOST.to_owned(),
         seed: None,
         from: None,
-        credential: None,
         progress: Progress::default(),
         expires_at: Dur::from_secs(300).after(Timestamp::now()),
         idle_reap: None,
@@ -113,7 +112,7 @@ pub(crate) async fn mortal(rig: &Rig, make: impl Fn(Dur) -> ProvisionRequest) ->
         let request = make(Dur::from_secs(age));
         if let Ok(handle) = rig.create(&request).await
             && sh(&rig.stub, &handle, "echo here").await.is_ok_and(|out| out == "here\n")
-            && rig.stub.is_alive(&handle).await.unwrap()
+            && rig.stub.life(&handle).await.unwrap().is_alive()
         {
             return (request, handle);
         }
@@ -122,8 +121,9 @@ pub(crate) async fn mortal(rig: &Rig, make: impl Fn(Dur) -> ProvisionRequest) ->
     panic!("no sandbox came up within its life");
 }
 
-pub(crate) fn with_key(key: &str) -> ProvisionRequest {
-    ProvisionRequest { credential: Some(Credential::new(key)), ..request() }
+/// The provider as whoever has this key sees it.
+pub(crate) fn with_key(rig: &Rig, key: &str) -> Arc<dyn Extension> {
+    rig.stub.with_key(&Credential::new(key)).unwrap()
 }
 
 pub(crate) fn is_kind(error: &Error, kind: ErrorKind, says: &str) {

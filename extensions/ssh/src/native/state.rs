@@ -31,7 +31,7 @@ pub(crate) async fn is_alive(sandbox: &Sandbox, native: &Native) -> Result<bool>
 }
 
 pub(crate) async fn status(sandbox: &Sandbox, native: &Native) -> Result<BackendStatus> {
-    let dead = BackendStatus { alive: false, usage: None, detail: Value::Null };
+    let dead = BackendStatus::ended(None, Value::Null);
     let argv = native.argv(["inspect", "sandbox", "--json", &native.id]);
     let output = match sandbox.remote.output(Command::new(argv).cwd(&sandbox.data.dir), LIMIT).await {
         Ok(output) if output.success() => output,
@@ -53,7 +53,7 @@ pub(crate) async fn status(sandbox: &Sandbox, native: &Native) -> Result<Backend
         "remote_id": native.id,
         "remote": backend.get("detail"),
     });
-    Ok(BackendStatus { alive: true, usage, detail })
+    Ok(BackendStatus::alive(usage, detail))
 }
 
 /// The runtime's own deadline only moves later; the guard's moves either way, and whichever comes first ends it.

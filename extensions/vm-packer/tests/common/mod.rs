@@ -77,7 +77,6 @@ pub(crate) fn request(spec: SandboxSpec) -> ProvisionRequest {
         host: "local".into(),
         seed: None,
         from: None,
-        credential: None,
         progress: Progress::default(),
         expires_at: Dur::from_secs(600).after(Timestamp::now()),
         idle_reap: None,

@@ -230,7 +230,7 @@ impl Extension for Fake {
 
     async fn status(&self, handle: &Handle) -> Result<BackendStatus> {
         let alive = self.root.join(&handle.tag).exists();
-        Ok(BackendStatus { alive, usage: None, detail: serde_json::json!({}) })
+        Ok(BackendStatus { alive, ended_at: None, usage: None, detail: serde_json::json!({}) })
     }
 
     async fn extend(&self, _: &Handle, _: Timestamp) -> Result<()> {

@@ -168,5 +168,5 @@ async fn still_works(sandbox: &Sandbox, rig: &Rig, folder: &str) -> Outcome {
         let device = sandbox.sh("if test -c \"$1/device\"; then echo device; fi", &[folder]).await?;
         ensure(device.is_empty(), || "a device was made".into())?;
     }
-    ensure(sandbox.extension.is_alive(&sandbox.handle).await?, || "the sandbox ended".into())
+    ensure(sandbox.extension.life(&sandbox.handle).await?.is_alive(), || "the sandbox ended".into())
 }

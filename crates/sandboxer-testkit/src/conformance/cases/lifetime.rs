@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use sandboxer_core::Dur;
+use sandboxer_core::extension::Life;
 
 use super::Case;
 use crate::conformance::rig::{Outcome, Rig, after, ensure, fail};
 use crate::conformance::sandbox::Sandbox;
+
+/// How far the clock of a backend elsewhere may be from ours.
+const CLOCKS: Duration = Duration::from_secs(60);
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -38,9 +43,18 @@ async fn dies(rig: &Rig, tag: &str, within: Duration) -> Outcome {
     }
 }
 
-async fn gone(rig: &Rig, sandbox: &Sandbox) -> Outcome {
+/// What ended by itself is told as ended. A backend that says when says a moment at which it can have been.
+async fn gone(rig: &Rig, sandbox: &Sandbox, made_at: Timestamp) -> Outcome {
     let extension = rig.instance();
-    ensure(!extension.is_alive(&sandbox.handle).await?, || "`is_alive` says that it lives".into())?;
+    let life = extension.life(&sandbox.handle).await?;
+    ensure(!life.is_alive(), || "`life` says that it lives".into())?;
+    let status = extension.status(&sandbox.handle).await?;
+    ensure(!status.alive, || "its status says that it lives".into())?;
+    for told in [life, status.life()] {
+        let Life::Ended { at: Some(at) } = told else { continue };
+        let (earliest, latest) = (made_at - CLOCKS, Timestamp::now() + CLOCKS);
+        ensure((earliest..=latest).contains(&at), || format!("it says that it ended at {at}"))?;
+    }
     let report = extension.teardown(&rig.subject.host, &sandbox.handle.tag, None).await?;
     ensure(report.is_clean(), || format!("its teardown left {:?}", report.left))?;
     let found = extension.list(&rig.subject.host, &sandbox.handle.tag).await?;
@@ -48,7 +62,7 @@ async fn gone(rig: &Rig, sandbox: &Sandbox) -> Outcome {
 }
 
 async fn ttl(rig: Arc<Rig>) -> Outcome {
-    let mut wish = rig.wish();
+    let (mut wish, made_at) = (rig.wish(), Timestamp::now());
     let end = Instant::now() + rig.subject.short_ttl;
     wish.request.expires_at = after(rig.subject.short_ttl);
     let sandbox = rig.provision(&rig.instance(), wish).await?;
@@ -57,32 +71,32 @@ async fn ttl(rig: Arc<Rig>) -> Outcome {
     let left = end.saturating_duration_since(Instant::now());
     if left > Duration::from_millis(1_500) {
         tokio::time::sleep(left - Duration::from_millis(1_200)).await;
-        let early = mortal.extension.is_alive(&mortal.handle).await?;
+        let early = mortal.extension.life(&mortal.handle).await?.is_alive();
         // An answer that came late says nothing about the time before.
         ensure(early || Instant::now() >= end, || "it ended before its deadline".into())?;
     }
     tokio::time::sleep_until(end.into()).await;
     dies(&rig, &mortal.handle.tag, rig.subject.slack).await?;
-    gone(&rig, &mortal).await
+    gone(&rig, &mortal, made_at).await
 }
 
 async fn extend(rig: Arc<Rig>) -> Outcome {
-    let mut wish = rig.wish();
+    let (mut wish, made_at) = (rig.wish(), Timestamp::now());
     let end = Instant::now() + rig.subject.short_ttl;
     wish.request.expires_at = after(rig.subject.short_ttl);
     let sandbox = rig.provision(&rig.instance(), wish).await?;
     sandbox.extension.extend(&sandbox.handle, after(Duration::from_secs(600))).await?;
     tokio::time::sleep_until((end + Duration::from_secs(2)).into()).await;
     let other = sandbox.through(rig.instance());
-    ensure(other.extension.is_alive(&other.handle).await?, || "it ended at its old deadline".into())?;
+    ensure(other.extension.life(&other.handle).await?.is_alive(), || "it ended at its old deadline".into())?;
     other.extension.extend(&other.handle, after(Duration::from_secs(1))).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     dies(&rig, &other.handle.tag, rig.subject.slack).await?;
-    gone(&rig, &other).await
+    gone(&rig, &other, made_at).await
 }
 
 async fn idle(rig: Arc<Rig>) -> Outcome {
-    let mut wish = rig.wish();
+    let (mut wish, made_at) = (rig.wish(), Timestamp::now());
     wish.request.idle_reap = Some(Dur::from_secs(3));
     let sandbox = rig.provision(&rig.instance(), wish).await?;
     for _ in 0..5 {
@@ -91,5 +105,5 @@ async fn idle(rig: Arc<Rig>) -> Outcome {
     }
     // Looking at it is no use of it.
     dies(&rig, &sandbox.handle.tag, Duration::from_secs(3) + rig.subject.slack).await?;
-    gone(&rig, &sandbox).await
+    gone(&rig, &sandbox, made_at).await
 }

@@ -41,7 +41,7 @@ async fn pause(rig: Arc<Rig>) -> Outcome {
     let start = Instant::now();
     extension.pause(handle).await?;
     extension.pause(handle).await?;
-    ensure(extension.is_alive(handle).await?, || "a paused sandbox is not alive".into())?;
+    ensure(extension.life(handle).await?.is_alive(), || "a paused sandbox is not alive".into())?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let other = rig.instance();
     other.resume(handle).await?;

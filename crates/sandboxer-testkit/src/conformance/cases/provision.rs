@@ -35,7 +35,7 @@ async fn ready(rig: Arc<Rig>) -> Outcome {
     let sandbox = rig.shared().await?;
     let Sandbox { extension, handle } = &sandbox;
     ensure(handle.host == rig.subject.host, || format!("it is on `{}`", handle.host))?;
-    ensure(extension.is_alive(handle).await?, || "it is not alive".into())?;
+    ensure(extension.life(handle).await?.is_alive(), || "it is not alive".into())?;
     ensure(extension.status(handle).await?.alive, || "its status says that it is not alive".into())?;
     let reachability = extension.wait_ready(handle).await?;
     ensure(!reachability.method.is_empty() && !reachability.probe.is_empty(), || {

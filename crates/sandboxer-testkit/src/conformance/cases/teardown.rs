@@ -32,7 +32,8 @@ async fn teardown(rig: Arc<Rig>) -> Outcome {
         }
         let found = extension.list(host, &handle.tag).await?;
         ensure(found.is_empty(), || format!("it is still listed: {found:?}"))?;
-        ensure(!extension.is_alive(handle).await?, || "`is_alive` says that it lives".into())?;
+        let life = extension.life(handle).await?;
+        ensure(!life.is_alive(), || "`life` says that it lives".into())?;
         ensure(!extension.status(handle).await?.alive, || "its status says that it lives".into())?;
         if rig.capability.exec {
             match extension.exec(handle, script("true", &[])).await {
