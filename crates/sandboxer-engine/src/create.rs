@@ -89,7 +89,7 @@ impl Engine {
         while rounds < 8 {
             let insert = self.intent(caller, request, &plan, options, sharing).await?;
             fault::point("engine.create.before_intent");
-            let inserted = match self.inner.store.insert(insert).await {
+            let inserted = match self.insert_paid(insert).await {
                 // The next one may cost less; there are only so many.
                 Err(refusal)
                     if refusal.kind() == ErrorKind::InsufficientCredits && plan.pass_over(&refusal) =>

@@ -1,7 +1,7 @@
 //! Credits: accounts, what is paid in, budgets, entries and meters, as whoever asks may see them.
 //!
-//! Operators see all of it. Everybody else sees the balance of their own key and workspace and of the account that pays
-//! for them, and the entries and meters of their own sandboxes.
+//! Operators see all of it. Everybody else sees the balance of their own key and workspace, the name of the account that
+//! pays for them, and the entries and meters of their own sandboxes.
 
 mod amounts;
 mod budgets;
@@ -21,15 +21,17 @@ use sight::{not_opened, own_accounts, visible_account};
 pub use amounts::{parse_adjustment, parse_amount};
 pub use budgets::BudgetRequest;
 pub(crate) use entries::check_range;
-pub use entries::{ALL_ACCOUNTS, EntryQuery};
+pub use entries::{ALL_ACCOUNTS, EntryQuery, EntryView};
 pub use payments::{CreditKind, CreditRequest, Credited, LimitRequest};
 pub use provider_keys::{ProviderKeyRequest, ProviderKeyView, parse_workspace};
+pub(crate) use sight::may_know;
 
 /// What a caller may know about balances and budgets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Credits {
     /// The account that the caller's next sandbox is charged to.
     pub pays: String,
+    /// Those whose balance the caller may know: that of the key and that of the workspace, and for operators all.
     pub accounts: Vec<Account>,
     pub budgets: Vec<Budget>,
 }
@@ -48,9 +50,9 @@ impl Engine {
     pub async fn credits(&self, caller: &Caller, account: Option<&str>) -> Result<Credits> {
         caller.require(Action::UseSandboxes)?;
         let pays = self.paying_account(caller).await?;
-        let named = account.map(|text| visible_account(caller, text, &pays)).transpose()?;
+        let named = account.map(|text| visible_account(caller, text)).transpose()?;
         let all = caller.may(Action::Operate);
-        let own = own_accounts(caller, &pays);
+        let own = own_accounts(caller);
         let accounts = match &named {
             Some(name) => {
                 vec![self.inner.store.account(name).await?.ok_or_else(|| not_opened(caller, name))?]

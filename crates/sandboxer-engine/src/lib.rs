@@ -38,6 +38,7 @@ pub mod prices;
 mod progress;
 mod reconcile;
 mod reconcile_usage;
+mod refusal;
 mod reroute;
 mod restore;
 mod route;
@@ -67,7 +68,8 @@ pub use caller::Caller;
 pub use create::{CreateOptions, Created};
 pub use credits::{
     ALL_ACCOUNTS, BooksAudit, BudgetRequest, CreditKind, CreditRequest, Credited, Credits, EntryQuery,
-    LimitRequest, ProviderKeyRequest, ProviderKeyView, parse_adjustment, parse_amount, parse_workspace,
+    EntryView, LimitRequest, ProviderKeyRequest, ProviderKeyView, parse_adjustment, parse_amount,
+    parse_workspace,
 };
 pub use estimate::{Estimate, EstimateRequest};
 pub use fork::{ForkRequest, Forked};

@@ -95,7 +95,7 @@ impl Engine {
             lease: LeaseChange::Keep,
             books: money.books,
         };
-        held.stored = self.inner.store.update(update).await?;
+        held.stored = self.update_paid(update).await?;
         Ok(())
     }
 

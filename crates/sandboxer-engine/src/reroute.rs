@@ -187,7 +187,7 @@ impl Engine {
                     lease: LeaseChange::Take(self.lease()),
                     books: money.books,
                 };
-                self.inner.store.update(update).await
+                self.update_paid(update).await
             };
             match moved.await {
                 Ok(moved) => {

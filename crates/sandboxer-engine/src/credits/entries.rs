@@ -1,13 +1,14 @@
 //! The lines of the ledger and the meters, as whoever asks may see them.
 
 use jiff::Timestamp;
-use sandboxer_core::ledger::{Entry, Meter};
+use sandboxer_core::ledger::{Entry, Kind, Meter, parse_account};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::suggest::printable;
-use sandboxer_core::{Error, ErrorKind, Result, SandboxId};
+use sandboxer_core::{Error, ErrorKind, Money, Result, SandboxId};
 use sandboxer_store::{EntryFilter, MeterFilter};
+use serde::{Deserialize, Serialize};
 
-use super::sight::payer_of;
+use super::sight::{may_know, payer_of};
 use crate::caller::Action;
 use crate::{Caller, Engine};
 
@@ -24,6 +25,36 @@ pub struct EntryQuery {
     pub until: Option<Timestamp>,
 }
 
+/// One line of the ledger: so much more, or less, on one account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EntryView {
+    /// Its place in the order of all entries.
+    pub position: i64,
+    /// Entries with the same transaction sum to zero.
+    pub transaction: String,
+    pub kind: Kind,
+    pub account: String,
+    pub amount: Money,
+    /// What the account had afterwards; absent where the caller may not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<Money>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub memo: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub time: Timestamp,
+}
+
+impl EntryView {
+    fn of(entry: Entry, caller: &Caller) -> Self {
+        let Entry { position, transaction, kind, account, amount, balance, sandbox_id, memo, time } = entry;
+        let is_known = may_know(caller, account.strip_prefix("held:").unwrap_or(&account));
+        let balance = is_known.then_some(balance);
+        Self { position, transaction, kind, account, amount, balance, sandbox_id, memo, time }
+    }
+}
+
 impl Engine {
     /// Entries, oldest first. The cursor is a place in the books.
     pub async fn credit_entries(
@@ -32,19 +63,22 @@ impl Engine {
         query: &EntryQuery,
         cursor: Option<&str>,
         limit: Limit,
-    ) -> Result<Page<Entry>> {
+    ) -> Result<Page<EntryView>> {
         caller.require(Action::UseSandboxes)?;
         let after = cursor.map(position).transpose()?.unwrap_or(0);
         check_range(query.from, query.until)?;
+        let pays = self.paying_account(caller).await?;
         let account = match &query.account {
             Some(text) if text == ALL_ACCOUNTS => {
                 caller.require(Action::Operate)?;
                 None
             }
+            // Also where its balance is not the caller's to know: the entries are.
+            Some(text) if parse_account(text).is_ok_and(|account| account == pays) => Some(pays),
             Some(text) => Some(self.opened_account(caller, text).await?),
             // One sandbox's money is followed through all accounts.
             None if query.sandbox.is_some() => None,
-            None => Some(self.paying_account(caller).await?),
+            None => Some(pays),
         };
         // Whose a sandbox was is asked of its hold, which outlives it.
         let subject = caller.visible_key().map(|key| format!("key:{key}"));
@@ -69,6 +103,7 @@ impl Engine {
                 payers.iter().any(|payer| payer == account)
             });
         }
+        let items = items.into_iter().map(|entry| EntryView::of(entry, caller)).collect();
         Ok(Page { items, next_cursor })
     }
 

@@ -1,4 +1,5 @@
-//! Whose accounts a caller may look at.
+//! Whose accounts a caller may look at: operators at all of them, everybody else at those of their key and workspace. An
+//! organisation's account that pays for them is named to them, and what is on it is not.
 
 use sandboxer_core::ledger::{self, FEES, Payer, WORLD, parse_account, workspace_account};
 use sandboxer_core::suggest::printable;
@@ -10,7 +11,7 @@ use crate::{Caller, Engine};
 impl Engine {
     /// An account that is named, if the caller may look at it and there is one.
     pub(crate) async fn opened_account(&self, caller: &Caller, text: &str) -> Result<String> {
-        let name = visible_account(caller, text, &self.paying_account(caller).await?)?;
+        let name = visible_account(caller, text)?;
         let found = self.inner.store.account(&name).await?;
         found.map(|found| found.account).ok_or_else(|| not_opened(caller, &name))
     }
@@ -37,19 +38,20 @@ pub(super) fn payer_of(caller: &Caller) -> Payer {
     }
 }
 
-/// The accounts whose balance everybody may see of themselves. That which pays for them is one, whosever it is: a
-/// create that it cannot pay for says what is there.
-pub(super) fn own_accounts(caller: &Caller, pays: &str) -> Vec<String> {
+/// The accounts whose balance everybody may see of themselves.
+pub(super) fn own_accounts(caller: &Caller) -> Vec<String> {
     let mut out: Vec<String> = caller.key_text().map(|key| format!("key:{key}")).into_iter().collect();
     out.push(workspace_account(&caller.seat.organisation, &caller.seat.workspace));
-    if out.iter().all(|account| account != pays) {
-        out.push(pays.to_owned());
-    }
     out
 }
 
+/// Whether a caller may know what is on an account, or is left of its budget.
+pub(crate) fn may_know(caller: &Caller, account: &str) -> bool {
+    caller.may(Action::Operate) || own_accounts(caller).iter().any(|own| own == account)
+}
+
 /// An account by its name, if the caller may look at it. Operators may look at those of the house too.
-pub(super) fn visible_account(caller: &Caller, text: &str, pays: &str) -> Result<String> {
+pub(super) fn visible_account(caller: &Caller, text: &str) -> Result<String> {
     if caller.may(Action::Operate) {
         let of_house = text == WORLD || text == FEES || text.starts_with("provider:");
         return match text.strip_prefix("held:") {
@@ -59,7 +61,7 @@ pub(super) fn visible_account(caller: &Caller, text: &str, pays: &str) -> Result
         };
     }
     let account = parse_account(text)?;
-    if own_accounts(caller, pays).contains(&account) {
+    if may_know(caller, &account) {
         return Ok(account);
     }
     Err(Error::new(ErrorKind::Denied, format!("{account} is not an account of this key"))
@@ -87,23 +89,17 @@ mod tests {
 
     #[test]
     fn whose_account_one_may_look_at() {
-        const PAYS: &str = "workspace:acme/research";
         let seat = Seat { organisation: "acme".into(), workspace: "research".into() };
         let key = KeyId::generate();
         let agent = Caller { seat, ..Caller::with_key(Actor::Agt, key) };
-        assert!(visible_account(&agent, "workspace:acme/research", PAYS).is_ok());
-        assert!(visible_account(&agent, &format!("key:{key}"), PAYS).is_ok());
+        assert!(visible_account(&agent, "workspace:acme/research").is_ok());
+        assert!(visible_account(&agent, &format!("key:{key}")).is_ok());
         for other in ["workspace:acme/other", "org:acme", "workspace:research"] {
-            assert_eq!(
-                visible_account(&agent, other, PAYS).unwrap_err().kind(),
-                ErrorKind::Denied,
-                "{other}"
-            );
+            assert_eq!(visible_account(&agent, other).unwrap_err().kind(), ErrorKind::Denied, "{other}");
         }
         for house in ["world", "fees", "provider:ext.e2b", "held:org:acme"] {
-            assert!(visible_account(&agent, house, PAYS).is_err(), "{house}");
-            assert!(visible_account(&Caller::local_admin(), house, PAYS).is_ok(), "{house}");
+            assert!(visible_account(&agent, house).is_err(), "{house}");
+            assert!(visible_account(&Caller::local_admin(), house).is_ok(), "{house}");
         }
-        assert!(visible_account(&agent, "org:acme", "org:acme").is_ok(), "it pays");
     }
 }
