@@ -26,6 +26,7 @@ mod health;
 mod hedge;
 mod hold;
 mod hosts;
+mod inputs;
 mod inspect;
 mod keys;
 mod maintain;
