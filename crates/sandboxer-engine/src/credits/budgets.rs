@@ -12,7 +12,8 @@ use crate::{Caller, Engine};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetRequest {
-    /// `org:acme`, `workspace:acme/research`, `key:key_…`, `actor:agt` or `profile:profile.agent-dev`.
+    /// `org:acme`, `workspace:acme/research`, `key:key_…`, or what an actor type or a profile spends in an organisation:
+    /// `actor:acme/agt`, `profile:acme/profile.agent-dev`. Without a name the default organisation is meant.
     pub subject: String,
     pub period: Period,
     /// Zero or more dollars; holds count in full.

@@ -365,13 +365,20 @@ async fn budgets_and_limits_stop_what_would_pass_them() {
     let set: Value = put("/v1/credits/budgets", budget).await.unwrap().json().await.unwrap();
     assert_eq!(
         set,
-        json!({ "subject": "actor:adm", "period": "day", "limit": "0.20 USD", "used": "0.00 USD" })
+        json!({ "subject": "actor:default/adm", "period": "day", "limit": "0.20 USD", "used": "0.00 USD" })
     );
     let create = || server.post("/v1/sandboxes").json(&json!({ "profile": "profile.test" })).send();
     assert_eq!(create().await.unwrap().status(), 201);
     let (status, told) = error(create().await.unwrap()).await;
     assert_eq!(status, 402, "{told}");
     assert_eq!(get(&server, "/v1/credits").await["budgets"][0]["used"], "0.160000002 USD");
+    // It is the default organisation's: another one has its own.
+    let (_, other) = server.key_in(Actor::Adm, Seat { organisation: "acme".into(), ..Seat::default() }).await;
+    let body = json!({ "amount": "1", "account": "org:acme" });
+    server.post("/v1/credits").bearer_auth(&other).json(&body).send().await.unwrap();
+    let request = server.post("/v1/sandboxes").bearer_auth(&other);
+    assert_eq!(request.json(&json!({ "profile": "profile.test" })).send().await.unwrap().status(), 201);
+    assert_eq!(error(create().await.unwrap()).await.0, 402);
     let remove = || {
         let url = server.url("/v1/credits/budgets?subject=actor:adm&period=day");
         server.http.delete(url).send()
