@@ -10,6 +10,7 @@ pub mod fault;
 pub mod http;
 pub mod owner;
 
+mod absorbed;
 mod admit;
 mod attempt;
 mod bill;
@@ -158,6 +159,7 @@ struct Inner {
     /// What this process has at hand of what routing remembers.
     memory: health::Memory,
     counted: admit::Counted,
+    absorbed: absorbed::Absorbed,
     prices: Prices,
     owner: Owner,
     /// Which signs of life were written down.
@@ -191,6 +193,7 @@ impl Engine {
                 extension_limits: parts.extension_limits,
                 memory: health::Memory::default(),
                 counted: admit::Counted::default(),
+                absorbed: absorbed::Absorbed::default(),
                 prices: parts.prices,
                 owner: Owner::of_this_process(),
                 signs: signs::Signs::default(),

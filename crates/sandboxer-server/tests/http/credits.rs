@@ -298,6 +298,8 @@ async fn held_charged_metered_and_on_the_statement() {
 
     let metrics = server.get("/metrics").send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains("sandboxer_credits_usd{what=\"held\"} 0\n"), "{metrics}");
+    let absorbed = "sandboxer_credits_absorbed_usd_total{extension=\"ext.fake\"} 0\n";
+    assert!(metrics.contains(absorbed), "{metrics}");
     assert!(
         metrics.contains("sandboxer_route_decisions_total{outcome=\"insufficient_credits\"} 1"),
         "{metrics}"
