@@ -14,6 +14,7 @@ use crate::bill::Money;
 use crate::caller::Action;
 use crate::destroy::Ending;
 use crate::establish::Making;
+use crate::plan::explained;
 use crate::sharing::Sharing;
 use crate::{Caller, Engine, Plan, fault};
 
@@ -265,7 +266,10 @@ impl Engine {
         match (&sandbox.failure, sandbox.ready_at) {
             (Some(failure), None) => {
                 let kind = ErrorKind::from_code(&failure.code).unwrap_or(ErrorKind::BackendFailed);
-                let error = Error::new(kind, failure.message.clone());
+                let mut error = Error::new(kind, failure.message.clone());
+                if kind == ErrorKind::NoBackend {
+                    error = explained(error, &sandbox.route);
+                }
                 Err(match &failure.hint {
                     Some(hint) => error.with_hint(hint.clone()),
                     None => error,
