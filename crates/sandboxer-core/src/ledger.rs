@@ -79,11 +79,11 @@ impl Payer {
         workspace_account(&self.organisation, &self.workspace)
     }
 
-    /// Whose budgets it counts in.
+    /// Whose budgets it counts in. Actor types and profiles have one in each organisation.
     pub fn subjects(&self) -> Vec<String> {
         let mut out = self.accounts();
-        out.push(format!("actor:{}", self.actor));
-        out.push(format!("profile:{}", self.profile));
+        out.push(format!("actor:{}/{}", self.organisation, self.actor));
+        out.push(format!("profile:{}/{}", self.organisation, self.profile));
         out
     }
 }
@@ -134,20 +134,38 @@ pub fn parse_account(text: &str) -> Result<String> {
     }
 }
 
-/// Whose spending a budget bounds: an account, `actor:agt` or `profile:profile.agent-dev`.
+/// Whose spending a budget bounds: an account, or what an actor type or a profile spends in an organisation,
+/// `actor:acme/agt` or `profile:acme/profile.agent-dev`. Without a name the default organisation is meant.
 pub fn parse_subject(text: &str) -> Result<String> {
+    let within = |name: &str| -> Result<(String, String)> {
+        let (organisation, name) = name.split_once('/').unwrap_or((DEFAULT, name));
+        check_name("an organisation", organisation)?;
+        Ok((organisation.to_owned(), name.to_owned()))
+    };
     match text.split_once(':') {
-        Some(("actor", actor)) => actor.parse::<Actor>().map(|actor| format!("actor:{actor}")),
-        Some(("profile", name)) if name.starts_with("profile.") && !name.contains('@') => {
-            check_name("a profile", name).map(|()| text.to_owned())
+        Some(("actor", name)) => {
+            let (organisation, actor) = within(name)?;
+            actor.parse::<Actor>().map(|actor| format!("actor:{organisation}/{actor}"))
+        }
+        Some(("profile", name)) if !name.contains('@') && is_profile(name) => {
+            let (organisation, profile) = within(name)?;
+            check_name("a profile", &profile).map(|()| format!("profile:{organisation}/{profile}"))
         }
         Some(("org" | "workspace" | "key", _)) => parse_account(text),
         _ => Err(Error::new(
             ErrorKind::InvalidInput,
             format!("`{}` is not something with a budget", printable(text)),
         )
-        .with_hint("`org:…`, `workspace:…`, `key:…`, `actor:agt` or `profile:profile.agent-dev`")),
+        .with_hint(
+            "`org:…`, `workspace:…`, `key:…`, `actor:agt`, `actor:acme/agt`, `profile:profile.agent-dev` or \
+             `profile:acme/profile.agent-dev`",
+        )),
     }
+}
+
+/// A profile, with or without its organisation.
+fn is_profile(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|name| name.starts_with("profile."))
 }
 
 /// An amount that may be moved: above zero, and within bounds.
@@ -319,9 +337,34 @@ mod tests {
         {
             assert!(parse_account(text).is_err(), "{text}");
         }
-        assert_eq!(parse_subject("actor:agt").unwrap(), "actor:agt");
-        assert_eq!(parse_subject("profile:profile.agent-dev").unwrap(), "profile:profile.agent-dev");
-        assert!(parse_subject("profile:agent-dev").is_err());
+    }
+
+    #[test]
+    fn actors_and_profiles_have_a_budget_in_each_organisation() {
+        for (text, whole) in [
+            ("actor:agt", "actor:default/agt"),
+            ("actor:acme/agt", "actor:acme/agt"),
+            ("profile:profile.agent-dev", "profile:default/profile.agent-dev"),
+            ("profile:acme/profile.agent-dev", "profile:acme/profile.agent-dev"),
+            ("workspace:research", "workspace:default/research"),
+        ] {
+            assert_eq!(parse_subject(text).unwrap(), whole);
+            assert_eq!(parse_subject(whole).unwrap(), whole);
+        }
+        for text in [
+            "profile:agent-dev",
+            "profile:acme/agent-dev",
+            "profile:Acme/profile.x",
+            "profile:a/b/profile.x",
+            "profile:acme/profile.x@1.0.0",
+            "actor:",
+            "actor:acme/",
+            "actor:/agt",
+            "actor:acme/you",
+            "actor:a/b/agt",
+        ] {
+            assert!(parse_subject(text).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -342,6 +385,6 @@ mod tests {
             profile: "profile.x".into(),
         };
         assert_eq!(payer.accounts(), ["key:key_1", "workspace:acme/research", "org:acme"]);
-        assert_eq!(payer.subjects()[3..], ["actor:agt", "profile:profile.x"]);
+        assert_eq!(payer.subjects()[3..], ["actor:acme/agt", "profile:acme/profile.x"]);
     }
 }

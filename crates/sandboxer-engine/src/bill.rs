@@ -145,7 +145,7 @@ impl Engine {
     }
 }
 
-fn payer_as_caller(payer: &Payer) -> Caller {
+pub(crate) fn payer_as_caller(payer: &Payer) -> Caller {
     Caller {
         actor: payer.actor,
         key: payer.key.as_deref().and_then(|key| key.parse().ok()),

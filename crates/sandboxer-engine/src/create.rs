@@ -14,6 +14,7 @@ use crate::bill::Money;
 use crate::caller::Action;
 use crate::destroy::Ending;
 use crate::establish::Making;
+use crate::plan::explained;
 use crate::sharing::Sharing;
 use crate::{Caller, Engine, Plan, fault};
 
@@ -89,7 +90,7 @@ impl Engine {
         while rounds < 8 {
             let insert = self.intent(caller, request, &plan, options, sharing).await?;
             fault::point("engine.create.before_intent");
-            let inserted = match self.inner.store.insert(insert).await {
+            let inserted = match self.insert_paid(insert).await {
                 // The next one may cost less; there are only so many.
                 Err(refusal)
                     if refusal.kind() == ErrorKind::InsufficientCredits && plan.pass_over(&refusal) =>
@@ -265,7 +266,10 @@ impl Engine {
         match (&sandbox.failure, sandbox.ready_at) {
             (Some(failure), None) => {
                 let kind = ErrorKind::from_code(&failure.code).unwrap_or(ErrorKind::BackendFailed);
-                let error = Error::new(kind, failure.message.clone());
+                let mut error = Error::new(kind, failure.message.clone());
+                if kind == ErrorKind::NoBackend {
+                    error = explained(error, &sandbox.route);
+                }
                 Err(match &failure.hint {
                     Some(hint) => error.with_hint(hint.clone()),
                     None => error,

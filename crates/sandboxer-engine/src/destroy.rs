@@ -124,17 +124,20 @@ impl Engine {
         if record.sandbox.failure.is_none() {
             record.sandbox.failure = ending.failure.clone();
         }
-        self.inner
-            .store
-            .update(Update {
-                record,
-                expected_version: stored.version,
-                steps,
-                facts: money.facts,
-                lease: LeaseChange::Take(self.lease()),
-                books: money.books,
-            })
-            .await
+        let is_settled_now = money.books.settle.is_some();
+        let update = Update {
+            record,
+            expected_version: stored.version,
+            steps,
+            facts: money.facts,
+            lease: LeaseChange::Take(self.lease()),
+            books: money.books,
+        };
+        let ending = self.inner.store.update(update).await?;
+        if is_settled_now {
+            self.note_absorbed(&ending.record);
+        }
+        Ok(ending)
     }
 
     async fn tear_down(&self, stored: Stored) -> Result<Stored> {

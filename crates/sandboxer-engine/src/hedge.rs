@@ -183,7 +183,7 @@ impl Engine {
             lease: LeaseChange::Take(self.lease()),
             books: money.books,
         };
-        *stored = self.inner.store.update(update).await?;
+        *stored = self.update_paid(update).await?;
         fault::point("engine.hedge.after_switch");
         Ok(())
     }

@@ -10,6 +10,7 @@ pub mod fault;
 pub mod http;
 pub mod owner;
 
+mod absorbed;
 mod admit;
 mod attempt;
 mod bill;
@@ -26,6 +27,7 @@ mod health;
 mod hedge;
 mod hold;
 mod hosts;
+mod inputs;
 mod inspect;
 mod keys;
 mod maintain;
@@ -39,6 +41,7 @@ mod progress;
 mod reach;
 mod reconcile;
 mod reconcile_usage;
+mod refusal;
 mod reroute;
 mod restore;
 mod route;
@@ -67,7 +70,8 @@ pub use caller::Caller;
 pub use create::{CreateOptions, Created};
 pub use credits::{
     ALL_ACCOUNTS, BooksAudit, BudgetRequest, CreditKind, CreditRequest, Credited, Credits, EntryQuery,
-    LimitRequest, ProviderKeyRequest, ProviderKeyView, parse_adjustment, parse_amount, parse_workspace,
+    EntryView, LimitRequest, ProviderKeyRequest, ProviderKeyView, parse_adjustment, parse_amount,
+    parse_workspace,
 };
 pub use estimate::{Estimate, EstimateRequest};
 pub use fork::{ForkRequest, Forked};
@@ -155,6 +159,7 @@ struct Inner {
     /// What this process has at hand of what routing remembers.
     memory: health::Memory,
     counted: admit::Counted,
+    absorbed: absorbed::Absorbed,
     prices: Prices,
     owner: Owner,
     /// Which signs of life were written down.
@@ -188,6 +193,7 @@ impl Engine {
                 extension_limits: parts.extension_limits,
                 memory: health::Memory::default(),
                 counted: admit::Counted::default(),
+                absorbed: absorbed::Absorbed::default(),
                 prices: parts.prices,
                 owner: Owner::of_this_process(),
                 signs: signs::Signs::default(),

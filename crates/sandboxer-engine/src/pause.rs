@@ -96,7 +96,7 @@ impl Engine {
             lease: LeaseChange::Keep,
             books: money.books,
         };
-        held.stored = self.inner.store.update(update).await?;
+        held.stored = self.update_paid(update).await?;
         Ok(())
     }
 

@@ -38,10 +38,16 @@ pub struct Plan {
 }
 
 /// Where an error carries the offers, as JSON.
-pub(crate) const OFFERS: &str = "offers";
+const OFFERS: &str = "offers";
+
+/// The error with every offer and every try, for programs.
+pub(crate) fn explained(error: Error, route: &RouteDecision) -> Error {
+    let attempts = serde_json::to_string(&route.attempts).unwrap_or_default();
+    error.with_context(OFFERS, offers_text(route)).with_context("attempts", attempts)
+}
 
 /// The offers for programs.
-pub(crate) fn offers_text(route: &RouteDecision) -> String {
+fn offers_text(route: &RouteDecision) -> String {
     serde_json::to_string(&route.offers).unwrap_or_default()
 }
 

@@ -23,7 +23,7 @@ use crate::admit::is_ours;
 use crate::attempt::{Ready, backend_of};
 use crate::establish::Making;
 use crate::placement::is_hosts_fault;
-use crate::plan::{OFFERS, offers_text, rest};
+use crate::plan::{explained, rest};
 use crate::{Engine, fault};
 
 /// How long a host may take to accept a connection.
@@ -116,8 +116,9 @@ impl Engine {
     async fn none_left(&self, stored: &Stored, last: Error) -> Error {
         let sandbox = &stored.record.sandbox;
         let route = &sandbox.route;
-        // Where there never was a choice, what the one backend said is the answer.
-        if route.offers.len() < 2 && !is_ours(&last) {
+        // Whoever asked for this one backend wants to hear what it said. Everybody else asked for a sandbox, and is told
+        // that there is none and why.
+        if route.pinned && route.offers.len() < 2 && !is_ours(&last) {
             return last;
         }
         let mut told: Vec<String> = route.attempts.iter().map(Attempt::told).collect();
@@ -130,10 +131,7 @@ impl Engine {
         let again = rest(ends, self.now()).or(last.retry_after());
         let message = format!("no backend is left for {} ({})", sandbox.profile, told.join("; "));
         let hint = last.hint().unwrap_or("`sandboxer route explain` shows who is left alone until when");
-        let mut error = Error::new(ErrorKind::NoBackend, message)
-            .with_hint(hint)
-            .with_context(OFFERS, offers_text(route))
-            .with_context("attempts", serde_json::to_string(&route.attempts).unwrap_or_default());
+        let mut error = explained(Error::new(ErrorKind::NoBackend, message).with_hint(hint), route);
         if let Some(again) = again {
             error = error.with_retry_after(again);
         }
@@ -189,7 +187,7 @@ impl Engine {
                     lease: LeaseChange::Take(self.lease()),
                     books: money.books,
                 };
-                self.inner.store.update(update).await
+                self.update_paid(update).await
             };
             match moved.await {
                 Ok(moved) => {

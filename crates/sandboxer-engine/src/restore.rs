@@ -30,6 +30,7 @@ impl Engine {
     /// Resolves a request without any effect, also one that starts from a snapshot, which its caller must be able to
     /// see.
     pub async fn plan_for(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {
+        crate::inputs::check(caller, request)?;
         let mut plan = self.plan_from(caller, request).await?;
         plan.spec.workspace_source = self.checked_source(caller, &plan)?;
         Ok(plan)

@@ -103,6 +103,7 @@ impl Engine {
             });
         }
         let mut decision = decide(&route, all, now, dice());
+        decision.pinned = request.extension.is_some() || request.host.is_some();
         self.tell_absent(&route, &mut decision);
         let route = decision;
         let quote = route.chosen().and_then(|chosen| {

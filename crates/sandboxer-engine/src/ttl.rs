@@ -77,7 +77,7 @@ impl Engine {
             lease: LeaseChange::Keep,
             books: money.books,
         };
-        self.inner.store.update(update).await
+        self.update_paid(update).await
     }
 
     /// A longer life that did not come about is not paid for. If this fails, the end gives it back.

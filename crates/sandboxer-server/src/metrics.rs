@@ -1,10 +1,11 @@
 //! What `/metrics` tells: requests, their times, creates, routes, execs, and what the store holds now.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use sandboxer_core::ledger::{FEES, provider_account};
 use sandboxer_core::route::BreakerState;
@@ -26,6 +27,7 @@ pub(crate) struct Metrics {
     outbox: IntGaugeVec,
     dead: IntGaugeVec,
     credits: GaugeVec,
+    absorbed: CounterVec,
     breakers: IntGaugeVec,
     pub(crate) routes: IntCounterVec,
 }
@@ -52,6 +54,14 @@ impl Metrics {
             &["what"],
         )?;
         registry.register(Box::new(credits.clone()))?;
+        let absorbed = CounterVec::new(
+            Opts::new(
+                "sandboxer_credits_absorbed_usd_total",
+                "Dollars that sandboxes cost above their holds, charged to nobody, as this process settled them",
+            ),
+            &["extension"],
+        )?;
+        registry.register(Box::new(absorbed.clone()))?;
         let latency = HistogramVec::new(
             HistogramOpts::new("sandboxer_http_request_duration_seconds", "Time to the head of the answer")
                 .buckets(BUCKETS.to_vec()),
@@ -86,6 +96,7 @@ impl Metrics {
                 &["outcome"],
             )?,
             credits,
+            absorbed,
             latency,
             execs,
             connections,
@@ -117,6 +128,9 @@ impl Metrics {
             self.dead.with_label_values(&sink).set(i64::try_from(stats.dead).unwrap_or(i64::MAX));
         }
         self.money(engine).await?;
+        // Who has absorbed nothing yet has a number too: an increase from nothing would be seen by nobody.
+        let nothing = engine.registry().ids().map(|id| (id.to_owned(), Money::ZERO));
+        self.absorbed(&nothing.chain(engine.absorbed()).collect());
         self.trouble(engine).await?;
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text).map_err(|source| {
@@ -147,6 +161,15 @@ impl Metrics {
         Ok(())
     }
 
+    /// Brings the counters to these totals, which only grow.
+    fn absorbed(&self, totals: &BTreeMap<String, Money>) {
+        for (extension, total) in totals {
+            let counter = self.absorbed.with_label_values(&[extension]);
+            // Only shown, never counted with.
+            counter.inc_by((total.nanos() as f64 / 1e9 - counter.get()).max(0.0));
+        }
+    }
+
     async fn trouble(&self, engine: &Engine) -> Result<()> {
         let now = engine.now();
         self.breakers.reset();
@@ -168,4 +191,19 @@ fn three_digits(status: u16, digits: &mut [u8; 3]) -> &str {
         *place = b'0' + u8::try_from(status / divisor % 10).unwrap_or(0);
     }
     std::str::from_utf8(digits).unwrap_or("000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_absorbed_is_counted_once() {
+        let metrics = Metrics::new().unwrap();
+        let totals = |text: &str| BTreeMap::from([("ext.a".to_owned(), text.parse().unwrap())]);
+        for (total, shown) in [("0", 0.0), ("0.25", 0.25), ("0.25", 0.25), ("1.5", 1.5)] {
+            metrics.absorbed(&totals(total));
+            assert_eq!(metrics.absorbed.with_label_values(&["ext.a"]).get(), shown);
+        }
+    }
 }

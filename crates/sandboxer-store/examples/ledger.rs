@@ -198,7 +198,10 @@ async fn main() {
     transfers(&store, "one", 1, count / 20).await;
     transfers(&store, "some", 8, count / 4).await;
     transfers(&store, "many", CALLERS, count).await;
-    store.budget("actor:agt", Period::Month, Some(Money::from_nanos(1_000_000_000_000_000))).await.unwrap();
+    store
+        .budget("actor:acme/agt", Period::Month, Some(Money::from_nanos(1_000_000_000_000_000)))
+        .await
+        .unwrap();
 
     for charged in [false, true] {
         let lives = 2_000;

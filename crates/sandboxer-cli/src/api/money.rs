@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sandboxer_core::ledger::{Account, Budget, Entry, Meter, Period};
+use sandboxer_core::ledger::{Account, Budget, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Money, Result, SandboxId};
 use sandboxer_engine::{
-    BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, Estimate, EstimateRequest,
-    LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageFormat, UsageReport,
+    BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, EntryView, Estimate,
+    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageFormat,
+    UsageReport,
 };
 
 /// Which meters to list.
@@ -35,7 +36,12 @@ pub(crate) trait MoneyApi: Send + Sync {
     async fn credits(&self, account: Option<&str>) -> Result<Credits>;
     async fn credits_add(&self, request: &CreditRequest) -> Result<Credited>;
     async fn credits_limit(&self, request: &LimitRequest) -> Result<Account>;
-    async fn entries(&self, query: &EntryQuery, cursor: Option<&str>, limit: Limit) -> Result<Page<Entry>>;
+    async fn entries(
+        &self,
+        query: &EntryQuery,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<EntryView>>;
     async fn statement(&self, month: Month, account: Option<&str>) -> Result<Statement>;
     async fn budget_set(&self, request: &BudgetRequest) -> Result<Budget>;
     async fn budget_remove(&self, subject: &str, period: Period) -> Result<Budget>;

@@ -167,10 +167,11 @@ pub(crate) enum BudgetCommand {
     /// Set a budget, in place of the one that was there
     #[command(after_help = "Examples:\n  \
         sandboxer credits budget set actor:agt --per day --limit 5\n  \
+        sandboxer credits budget set actor:acme/agt --per day --limit 5\n  \
         sandboxer credits budget set workspace:acme/research --per month --limit 200\n  \
         sandboxer credits budget set profile:profile.burst-sandbox --per day --limit 1.50")]
     Set {
-        /// Whose: org:…, workspace:…, key:…, actor:agt, profile:profile.agent-dev
+        /// Whose: org:…, workspace:…, key:…, actor:acme/agt, profile:acme/profile.agent-dev; without `acme/` the default organisation's
         #[arg(value_name = "SUBJECT")]
         subject: String,
         /// day or month, in UTC

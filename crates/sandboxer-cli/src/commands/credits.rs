@@ -5,9 +5,9 @@ mod provider_keys;
 mod reconcile;
 
 use sandboxer_core::Money;
-use sandboxer_core::ledger::{Account, Entry, Kind};
+use sandboxer_core::ledger::{Account, Kind};
 use sandboxer_core::page::{Limit, Page};
-use sandboxer_engine::{BooksAudit, CreditKind, CreditRequest, Credits, EntryQuery, LimitRequest};
+use sandboxer_engine::{BooksAudit, CreditKind, CreditRequest, Credits, EntryQuery, EntryView, LimitRequest};
 
 use crate::api::Api;
 use crate::args::{
@@ -68,7 +68,12 @@ fn show(credits: &Credits, printer: &Printer) -> Outcome<()> {
     if printer.is_json() {
         return printer.document(credits);
     }
-    if credits.accounts.is_empty() {
+    let pays_unseen = credits.accounts.iter().all(|account| account.account != credits.pays);
+    if pays_unseen && credits.pays.starts_with("org:") {
+        // It was opened, or the workspace's would be meant.
+        accounts(&credits.accounts).print(printer)?;
+        printer.note(&format!("{} pays for what you create; operators see what is on it", credits.pays));
+    } else if credits.accounts.is_empty() {
         printer.note(&format!(
             "no credits yet; sandboxes on machines of your own need none. An operator opens {0} with \
              `sandboxer credits add AMOUNT --account {0}`",
@@ -111,7 +116,7 @@ async fn history(args: CreditsHistoryArgs, api: &dyn Api, printer: &Printer) -> 
         from: args.span.from,
         until: args.span.until,
     };
-    let (mut items, mut cursor): (Vec<Entry>, _) = (Vec::new(), args.cursor);
+    let (mut items, mut cursor): (Vec<EntryView>, _) = (Vec::new(), args.cursor);
     loop {
         let left = args.limit.map_or(Limit::MAX, |limit| limit - items.len() as u32);
         let page = api.entries(&query, cursor.as_deref(), Limit::new(left.min(Limit::MAX))?).await?;
@@ -135,7 +140,7 @@ async fn history(args: CreditsHistoryArgs, api: &dyn Api, printer: &Printer) -> 
             entry.account,
             kind(entry.kind).into(),
             entry.amount.to_string(),
-            entry.balance.to_string(),
+            entry.balance.map(|balance| balance.to_string()).unwrap_or_default(),
             entry.sandbox_id.map(|id| id.to_string()).unwrap_or_default(),
             entry.memo,
         ]);

@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use sandboxer_core::Result;
-use sandboxer_core::ledger::{Account, Budget, Entry, Meter, Period};
+use sandboxer_core::ledger::{Account, Budget, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_engine::{
-    BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, Estimate, EstimateRequest,
-    LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageImport, UsageReport,
+    BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, EntryView, Estimate,
+    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageImport,
+    UsageReport,
 };
 use sandboxer_store::MeterFilter;
 
@@ -31,7 +32,12 @@ impl MoneyApi for Embedded {
         self.engine.credits_limit(&self.caller, request).await
     }
 
-    async fn entries(&self, query: &EntryQuery, cursor: Option<&str>, limit: Limit) -> Result<Page<Entry>> {
+    async fn entries(
+        &self,
+        query: &EntryQuery,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<EntryView>> {
         self.engine.credit_entries(&self.caller, query, cursor, limit).await
     }
 

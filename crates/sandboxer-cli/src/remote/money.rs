@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::Method;
-use sandboxer_core::ledger::{Account, Budget, Entry, Meter, Period};
+use sandboxer_core::ledger::{Account, Budget, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Money, Result};
 use sandboxer_engine::{
-    BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, Estimate, EstimateRequest,
-    LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageFormat, UsageReport,
+    BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, EntryView, Estimate,
+    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageFormat,
+    UsageReport,
 };
 
 use super::Remote;
@@ -45,7 +46,12 @@ impl MoneyApi for Remote {
         self.client.call(Method::PUT, &["v1", "credits", "limit"]).json(request)?.answer().await
     }
 
-    async fn entries(&self, query: &EntryQuery, cursor: Option<&str>, limit: Limit) -> Result<Page<Entry>> {
+    async fn entries(
+        &self,
+        query: &EntryQuery,
+        cursor: Option<&str>,
+        limit: Limit,
+    ) -> Result<Page<EntryView>> {
         let call = self.client.get(&["v1", "credits", "entries"]).query("limit", &limit.get().to_string());
         let call = maybe(call, "account", query.account.as_ref());
         let call = maybe(call, "sandbox", query.sandbox);

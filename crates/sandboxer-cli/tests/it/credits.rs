@@ -173,7 +173,7 @@ fn budgets_stop_a_create() {
     let id = home.run(STUB).ok();
     home.run(STUB).exits(6).says("budget");
     let listed = home.run(["credits", "budget", "list"]).ok();
-    assert!(listed.contains("profile:profile.saas-stub  day  0.02 USD  0.014725003 USD"), "{listed}");
+    assert!(listed.contains("profile:default/profile.saas-stub  day  0.02 USD  0.014725003 USD"), "{listed}");
     home.run(["destroy", id.trim()]).ok();
     home.run(["credits", "budget", "remove", "profile:profile.saas-stub", "--per", "day"]).ok();
     home.run(["credits", "budget", "remove", "profile:profile.saas-stub", "--per", "day"]).exits(3);

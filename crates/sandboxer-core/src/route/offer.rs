@@ -123,6 +123,9 @@ pub struct Backend {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RouteDecision {
     pub strategy: Strategy,
+    /// The request itself named the extension or the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
     /// Those that were accepted in the order in which they are tried, then those that were refused.
     pub offers: Vec<Offer>,
     /// Offers that were taken and did not keep their word, in order; the one that did is among them only if it was late.

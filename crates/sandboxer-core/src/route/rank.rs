@@ -77,6 +77,8 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
     let offers = accepted.into_iter().map(|one| *one.offer).chain(refused).collect();
     RouteDecision {
         strategy: route.strategy,
+        // Whoever has the request knows.
+        pinned: false,
         offers,
         attempts: Vec::new(),
         max_cost_total: route.bounds.max_cost_total,

@@ -217,3 +217,20 @@ async fn a_resume_that_cannot_be_paid_leaves_it_paused() {
     assert_eq!(workshop.extension.paused(), [id.to_string()]);
     audit(&workshop).await;
 }
+
+#[tokio::test]
+async fn what_is_above_the_hold_is_charged_to_nobody_and_counted_once() {
+    let workshop = workshop().await;
+    pay_in(&workshop, "10").await;
+    let id = create(&workshop.engine, 100).await.unwrap().sandbox_id;
+    // A pause is never refused for its price: it costs ten cents a second from now on.
+    let dearer = workshop.engine_with_prices(&PRICE.replace("0.002,", "0.2,").replace("0.02,", "0.2,"));
+    dearer.pause(&me(), id).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(50));
+    let cost = dearer.destroy(&me(), id).await.unwrap().cost.unwrap();
+    assert_eq!((cost.charged, cost.absorbed), (money("1.000000001"), money("3.999999999")));
+    dearer.destroy(&me(), id).await.unwrap();
+    assert_eq!(dearer.absorbed(), [("ext.native".to_owned(), cost.absorbed)].into());
+    assert!(workshop.engine.absorbed().is_empty(), "each process counts its own");
+    audit(&workshop).await;
+}

@@ -1,6 +1,8 @@
 //! The next offer is taken only when nothing is left of the one before, and only when that one is to blame.
 
 use sandboxer_core::ledger::Kind;
+use sandboxer_core::profile::RouteSpec;
+use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::AttemptOutcome;
 use sandboxer_core::{Class, Error, ErrorKind, Money, State};
 use sandboxer_store::Transfer;
@@ -172,6 +174,47 @@ async fn when_everybody_failed_everybody_is_named() {
     // The request's own fault keeps its name.
     two.fails(Error::new(ErrorKind::SetupFailed, "no"));
     assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::SetupFailed);
+}
+
+#[tokio::test]
+async fn the_last_candidate_fails_as_the_route_does_unless_the_request_named_it() {
+    let (one, two) = (Provider::new("ext.one"), Provider::new("ext.two"));
+    let alone = Blueprint::chain(&[&one]).build().await;
+    // Nothing else was ever there, and the request did not say so.
+    one.fails(Error::new(ErrorKind::Timeout, "no answer").without_effect().with_hint("start it"));
+    let error = alone.create().await.unwrap_err();
+    assert_eq!((error.kind(), error.kind().http_status()), (ErrorKind::NoBackend, 503), "{error:?}");
+    assert!(error.to_string().contains("ext.one: no answer (timeout)"), "{error:?}");
+    assert_eq!(error.hint(), Some("start it"), "what helps the backend helps");
+    let said = |error: &Error, key: &str| {
+        error
+            .context()
+            .iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, text)| text.clone())
+            .unwrap_or_default()
+    };
+    assert!(said(&error, "attempts").contains("\"code\":\"timeout\""), "{error:?}");
+    // The request named it: its own words are the answer.
+    one.fails(Error::new(ErrorKind::BackendFailed, "it broke").without_effect());
+    let pinned = |request: &mut CreateRequest| request.extension = Some("ext.one".into());
+    let error = alone.create_with(pinned).await.unwrap_err();
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::BackendFailed, "it broke"));
+
+    // One is left because a constraint ruled out the other: both are explained.
+    let site = Blueprint::chain(&[&one, &two]).build().await;
+    one.fails(Error::new(ErrorKind::BackendFailed, "it broke").without_effect());
+    let error = site
+        .create_with(|request| {
+            request.route = Some(RouteSpec { ignore: vec!["ext.two".into()], ..RouteSpec::default() });
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoBackend, "{error:?}");
+    for told in ["ext.one: it broke (backend)", "ext.two: "] {
+        assert!(error.to_string().contains(told), "{error:?}");
+    }
+    assert!(said(&error, "offers").contains("ext.two"), "{error:?}");
 }
 
 #[tokio::test]

@@ -159,11 +159,12 @@ async fn an_agent_sees_who_pays_and_what_was_moved_for_it() {
         answer.json::<Value>().await.unwrap()
     };
     let credits = get(&one, "/v1/credits").await;
+    assert_eq!((&credits["pays"], &credits["accounts"]), (&json!("org:acme"), &json!([])));
     assert_eq!(
-        (&credits["pays"], &credits["accounts"][0]["account"]),
-        (&json!("org:acme"), &json!("org:acme"))
+        error(server.get("/v1/credits?account=org:acme").bearer_auth(&one).send().await.unwrap()).await.0,
+        403
     );
-    assert_eq!(credits["accounts"][0]["balance"], "5.00 USD");
+    assert_eq!(get(&boss, "/v1/credits?account=org:acme").await["accounts"][0]["balance"], "5.00 USD");
     let made: Value = create(&one).await.unwrap().json().await.unwrap();
     let id = made["sandbox_id"].as_str().unwrap();
     let ended = server.http.delete(server.url(&format!("/v1/sandboxes/{id}"))).bearer_auth(&one).send();
@@ -180,10 +181,66 @@ async fn an_agent_sees_who_pays_and_what_was_moved_for_it() {
     let of_sandbox = format!("/v1/credits/entries?sandbox={id}");
     let all = ["hold org:acme", "hold held:org:acme", "settlement held:org:acme", "settlement org:acme"];
     assert_eq!(shown(&one, &of_sandbox).await, all);
+    for (key, is_told) in [(&one, false), (&boss, true)] {
+        let page = get(key, &of_sandbox).await;
+        let lines = page["items"].as_array().unwrap();
+        assert!(lines.iter().all(|line| line["balance"].is_string() == is_told), "{page:#}");
+    }
+    assert_eq!(
+        shown(&one, "/v1/credits/entries?account=org:acme").await,
+        ["hold org:acme", "settlement org:acme"]
+    );
     for path in [of_sandbox, format!("/v1/meters?sandbox={id}")] {
         let (status, told) = error(server.get(&path).bearer_auth(&other).send().await.unwrap()).await;
         assert_eq!((status, told["code"].as_str()), (404, Some("sandbox_not_found")), "{path}");
     }
+}
+
+/// What is missing is said to everybody, and what is there to whoever may look at the account.
+#[tokio::test]
+async fn a_refusal_tells_a_balance_to_whom_it_concerns() {
+    let server = Server::start_priced().await;
+    let seat = Seat { organisation: "acme".into(), workspace: "research".into() };
+    let (_, agent) = server.key_in(Actor::Agt, seat.clone()).await;
+    let (_, boss) = server.key_in(Actor::Adm, seat).await;
+    let refused = async |key: &str| {
+        let request = server.post("/v1/sandboxes").bearer_auth(key);
+        let (status, told) =
+            error(request.json(&json!({ "profile": "profile.test" })).send().await.unwrap()).await;
+        assert_eq!((status, told["code"].as_str()), (402, Some("insufficient_credits")), "{told}");
+        told
+    };
+    for (account, agent_is_told) in [("org:acme", false), ("workspace:acme/research", true)] {
+        let body = json!({ "amount": "0.0777", "account": account });
+        server.post("/v1/credits").bearer_auth(&boss).json(&body).send().await.unwrap();
+        for (key, is_told) in [(&agent, agent_is_told), (&boss, true)] {
+            let told = refused(key).await;
+            assert_eq!(told.to_string().contains("0.0777"), is_told, "{told}");
+            assert_eq!(told["details"]["account"], account);
+            assert_eq!(told["details"]["needed"], "0.160000002 USD");
+            assert!(told["message"].as_str().unwrap().contains("0.160000002 USD"), "{told}");
+            assert!(told["hint"].as_str().unwrap().contains(account), "{told}");
+        }
+    }
+    // The same with budgets.
+    let body = json!({ "amount": "100", "account": "workspace:acme/research" });
+    server.post("/v1/credits").bearer_auth(&boss).json(&body).send().await.unwrap();
+    for (subject, agent_is_told) in [("org:acme", false), ("workspace:acme/research", true)] {
+        let budget = json!({ "subject": subject, "period": "day", "limit": "0.0777" });
+        let url = server.url("/v1/credits/budgets");
+        assert_eq!(server.http.put(url).bearer_auth(&boss).json(&budget).send().await.unwrap().status(), 200);
+        for (key, is_told) in [(&agent, agent_is_told), (&boss, true)] {
+            let told = refused(key).await;
+            assert_eq!(told.to_string().contains("0.0777"), is_told, "{told}");
+            assert_eq!(
+                (&told["details"]["budget"], &told["details"]["period"]),
+                (&json!(subject), &json!("day"))
+            );
+        }
+        let url = server.url(&format!("/v1/credits/budgets?subject={subject}&period=day"));
+        assert_eq!(server.http.delete(url).bearer_auth(&boss).send().await.unwrap().status(), 200);
+    }
+    assert!(server.fake.living().is_empty(), "nothing was provisioned");
 }
 
 #[tokio::test]
@@ -241,6 +298,8 @@ async fn held_charged_metered_and_on_the_statement() {
 
     let metrics = server.get("/metrics").send().await.unwrap().text().await.unwrap();
     assert!(metrics.contains("sandboxer_credits_usd{what=\"held\"} 0\n"), "{metrics}");
+    let absorbed = "sandboxer_credits_absorbed_usd_total{extension=\"ext.fake\"} 0\n";
+    assert!(metrics.contains(absorbed), "{metrics}");
     assert!(
         metrics.contains("sandboxer_route_decisions_total{outcome=\"insufficient_credits\"} 1"),
         "{metrics}"
@@ -308,13 +367,20 @@ async fn budgets_and_limits_stop_what_would_pass_them() {
     let set: Value = put("/v1/credits/budgets", budget).await.unwrap().json().await.unwrap();
     assert_eq!(
         set,
-        json!({ "subject": "actor:adm", "period": "day", "limit": "0.20 USD", "used": "0.00 USD" })
+        json!({ "subject": "actor:default/adm", "period": "day", "limit": "0.20 USD", "used": "0.00 USD" })
     );
     let create = || server.post("/v1/sandboxes").json(&json!({ "profile": "profile.test" })).send();
     assert_eq!(create().await.unwrap().status(), 201);
     let (status, told) = error(create().await.unwrap()).await;
     assert_eq!(status, 402, "{told}");
     assert_eq!(get(&server, "/v1/credits").await["budgets"][0]["used"], "0.160000002 USD");
+    // It is the default organisation's: another one has its own.
+    let (_, other) = server.key_in(Actor::Adm, Seat { organisation: "acme".into(), ..Seat::default() }).await;
+    let body = json!({ "amount": "1", "account": "org:acme" });
+    server.post("/v1/credits").bearer_auth(&other).json(&body).send().await.unwrap();
+    let request = server.post("/v1/sandboxes").bearer_auth(&other);
+    assert_eq!(request.json(&json!({ "profile": "profile.test" })).send().await.unwrap().status(), 201);
+    assert_eq!(error(create().await.unwrap()).await.0, 402);
     let remove = || {
         let url = server.url("/v1/credits/budgets?subject=actor:adm&period=day");
         server.http.delete(url).send()

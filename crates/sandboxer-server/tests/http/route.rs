@@ -1,5 +1,6 @@
 //! The route and the estimate over HTTP: everything is told, nothing is made.
 
+use sandboxer_core::Actor;
 use serde_json::{Value, json};
 
 use crate::support::{Server, error};
@@ -53,4 +54,31 @@ async fn an_estimate_is_itemised_and_makes_nothing() {
     }
     let list: Value = server.get("/v1/sandboxes?all=true").send().await.unwrap().json().await.unwrap();
     assert_eq!(list["items"], json!([]));
+}
+
+/// A fault that one caller asks for would take the provider away from all others.
+#[tokio::test]
+async fn faults_are_asked_for_by_whoever_runs_the_server() {
+    let server = Server::start_priced().await;
+    let body = json!({ "profile": "profile.test", "duration": "1m", "inputs": { "stub": "create=402" } });
+    let ask = |path: &str, key: Option<&str>| {
+        let mut body = body.clone();
+        if path != "/v1/estimate" {
+            body.as_object_mut().unwrap().remove("duration");
+        }
+        let request = server.post(path).json(&body);
+        key.into_iter().fold(request, |request, key| request.bearer_auth(key)).send()
+    };
+    for path in ["/v1/route", "/v1/estimate"] {
+        assert_eq!(ask(path, None).await.unwrap().status(), 200, "no key: it is their own");
+    }
+    for actor in [Actor::Agt, Actor::Atm, Actor::Adm] {
+        let key = server.key(actor).await;
+        for path in ["/v1/sandboxes", "/v1/sandboxes?dry_run=true", "/v1/route", "/v1/estimate"] {
+            let (status, told) = error(ask(path, Some(&key)).await.unwrap()).await;
+            assert_eq!((status, told["code"].as_str()), (400, Some("invalid_input")), "{path}: {told}");
+            assert!(told["hint"].as_str().unwrap().contains("SANDBOXER_STUB"), "{told}");
+        }
+    }
+    assert!(server.fake.living().is_empty());
 }

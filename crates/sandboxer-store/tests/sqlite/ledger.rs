@@ -121,7 +121,10 @@ async fn the_audit_finds_what_is_planted() {
         ),
         ("DELETE FROM sandboxes WHERE state = 'ready'", vec!["3.00 USD", "which is not there"]),
         ("UPDATE sandboxes SET state = 'destroyed'", vec!["3.00 USD", "which is destroyed"]),
-        ("UPDATE spend SET used = -1 WHERE subject = 'actor:agt'", vec!["actor:agt", "-0.000000001 USD"]),
+        (
+            "UPDATE spend SET used = -1 WHERE subject = 'actor:acme/agt'",
+            vec!["actor:acme/agt", "-0.000000001 USD"],
+        ),
     ] {
         let mut desk = desk().await;
         assert_sound(&desk.store).await;

@@ -23,11 +23,11 @@ async fn used(store: &dyn Store, now: &str) -> Vec<Money> {
 pub(crate) async fn a_day_ends_at_midnight_in_utc(place: &dyn Place) {
     let store = place.open().await;
     fund(&*store, ACCOUNT, "100").await;
-    store.budget("actor:agt", Period::Day, Some(usd("5"))).await.unwrap();
+    store.budget("actor:acme/agt", Period::Day, Some(usd("5"))).await.unwrap();
     let evening = time("2026-01-31T23:59:59.999999Z");
     start(&*store, record(), hold_at("4", evening)).await.unwrap();
     let text = refusal(&start(&*store, record(), hold_at("1.5", evening)).await.unwrap_err());
-    for part in ["actor:agt", "day", "5.00 USD", "4.00 USD", "1.50 USD", "midnight"] {
+    for part in ["actor:acme/agt", "day", "5.00 USD", "4.00 USD", "1.50 USD", "midnight"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     start(&*store, record(), hold_at("1", evening)).await.unwrap();
@@ -44,7 +44,7 @@ pub(crate) async fn a_day_ends_at_midnight_in_utc(place: &dyn Place) {
 pub(crate) async fn a_month_counts_all_its_days(place: &dyn Place) {
     let store = place.open().await;
     fund(&*store, ACCOUNT, "100").await;
-    store.budget("profile:profile.agent-dev", Period::Month, Some(usd("10"))).await.unwrap();
+    store.budget("profile:acme/profile.agent-dev", Period::Month, Some(usd("10"))).await.unwrap();
     for day in ["2028-02-01T00:00:00Z", "2028-02-15T12:00:00Z", "2028-02-29T23:59:59Z"] {
         start(&*store, record(), hold_at("3", time(day))).await.unwrap();
     }
@@ -76,9 +76,37 @@ pub(crate) async fn everybody_concerned_is_asked(place: &dyn Place) {
         }
     }
     store.budget("org:other", Period::Day, Some(Money::ZERO)).await.unwrap();
-    store.budget("actor:adm", Period::Day, Some(Money::ZERO)).await.unwrap();
+    store.budget("actor:acme/adm", Period::Day, Some(Money::ZERO)).await.unwrap();
     start(&*store, record(), of("1.01")).await.unwrap();
     assert_eq!(store.budgets(at(0)).await.unwrap().len(), 2);
+}
+
+pub(crate) async fn organisations_do_not_share_a_budget(place: &dyn Place) {
+    let store = place.open().await;
+    fund(&*store, ACCOUNT, "100").await;
+    fund(&*store, "org:other", "100").await;
+    let of = |organisation: &str, amount: &str| {
+        let mut books = hold(amount);
+        books.hold.as_mut().unwrap().payer.organisation = organisation.into();
+        books
+    };
+    let subjects = |organisation: &str| {
+        let payer = Payer { organisation: organisation.into(), ..payer() };
+        payer.subjects().split_off(payer.accounts().len())
+    };
+    for subject in subjects("acme") {
+        store.budget(&subject, Period::Day, Some(usd("5"))).await.unwrap();
+    }
+    start(&*store, record(), of("other", "6")).await.unwrap();
+    start(&*store, record(), of("acme", "5")).await.unwrap();
+    refusal(&start(&*store, record(), of("acme", "0.01")).await.unwrap_err());
+    for subject in subjects("other") {
+        store.budget(&subject, Period::Day, Some(usd("7"))).await.unwrap();
+    }
+    let told = refusal(&start(&*store, record(), of("other", "1.01")).await.unwrap_err());
+    assert!(told.contains("actor:other/agt") && told.contains("6.00 USD"), "{told}");
+    start(&*store, record(), of("other", "1")).await.unwrap();
+    assert_eq!(used(&*store, "2026-01-01T12:00:00Z").await, ["5", "7", "5", "7"].map(usd));
 }
 
 pub(crate) async fn a_budget_set_later_counts_what_was_before(place: &dyn Place) {
@@ -120,7 +148,7 @@ pub(crate) async fn what_was_not_used_goes_back_to_the_latest_day(place: &dyn Pl
 pub(crate) async fn creates_at_once_never_pass_a_budget_together(place: &dyn Place) {
     let stores = [place.open().await, place.open().await];
     fund(&*stores[0], ACCOUNT, "100").await;
-    stores[0].budget("actor:agt", Period::Month, Some(usd("5.5"))).await.unwrap();
+    stores[0].budget("actor:acme/agt", Period::Month, Some(usd("5.5"))).await.unwrap();
     let mut tasks = JoinSet::new();
     for turn in 0..32 {
         let store = Arc::clone(&stores[turn % 2]);
@@ -129,7 +157,7 @@ pub(crate) async fn creates_at_once_never_pass_a_budget_together(place: &dyn Pla
     let outcomes = tasks.join_all().await;
     assert_eq!(outcomes.iter().filter(|one| one.is_ok()).count(), 5);
     for error in outcomes.into_iter().filter_map(Result::err) {
-        assert!(refusal(&error).contains("actor:agt"), "{error:?}");
+        assert!(refusal(&error).contains("actor:acme/agt"), "{error:?}");
     }
     assert_eq!(stand(&*stores[1]).await, ["95", "5", "0", "0"].map(usd));
     assert_sound(&*stores[1]).await;
@@ -137,12 +165,16 @@ pub(crate) async fn creates_at_once_never_pass_a_budget_together(place: &dyn Pla
 
 pub(crate) async fn budgets_that_cannot_be_are_refused(place: &dyn Place) {
     let store = place.open().await;
-    for (subject, limit) in
-        [("actor:agt", "-1"), ("actor:agt", "1000000001"), ("held:org:acme", "1"), ("world", "1"), ("", "1")]
-    {
+    for (subject, limit) in [
+        ("actor:acme/agt", "-1"),
+        ("actor:acme/agt", "1000000001"),
+        ("held:org:acme", "1"),
+        ("world", "1"),
+        ("", "1"),
+    ] {
         let error = store.budget(subject, Period::Day, Some(usd(limit))).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{subject} {limit}");
     }
-    store.budget("actor:agt", Period::Day, None).await.unwrap();
+    store.budget("actor:acme/agt", Period::Day, None).await.unwrap();
     assert!(store.budgets(at(0)).await.unwrap().is_empty());
 }

@@ -172,6 +172,7 @@ macro_rules! whole_suite {
                 a_day_ends_at_midnight_in_utc,
                 a_month_counts_all_its_days,
                 everybody_concerned_is_asked,
+                organisations_do_not_share_a_budget,
                 a_budget_set_later_counts_what_was_before,
                 what_was_not_used_goes_back_to_the_latest_day,
                 creates_at_once_never_pass_a_budget_together,

@@ -22,7 +22,7 @@ use crate::query::Params;
 #[utoipa::path(
     put, path = "/v1/credits/budgets", tag = "credits",
     request_body(content = BudgetRequest, example = json!({
-        "subject": "actor:agt", "period": "day", "limit": "5.00"
+        "subject": "actor:acme/agt", "period": "day", "limit": "5.00"
     })),
     responses((status = 200, description = "The budget with what was used of it", body = Budget), Errors)
 )]
@@ -43,7 +43,7 @@ pub(crate) async fn set_budget(
 #[utoipa::path(
     delete, path = "/v1/credits/budgets", tag = "credits",
     params(
-        ("subject" = String, Query, description = "Whose", example = "actor:agt"),
+        ("subject" = String, Query, description = "Whose", example = "actor:acme/agt"),
         ("period" = String, Query, description = "`day` or `month`", example = "day")
     ),
     responses((status = 200, description = "What it was", body = Budget), Errors)

@@ -3,11 +3,10 @@
 use axum::extract::{RawQuery, State};
 use axum::response::IntoResponse;
 use http::{HeaderValue, StatusCode, header};
-use sandboxer_core::ledger::Entry;
 use sandboxer_core::page::Page;
 use sandboxer_core::{Error, ErrorKind};
 use sandboxer_engine::caller::Action;
-use sandboxer_engine::{EntryQuery, Month, Statement};
+use sandboxer_engine::{EntryQuery, EntryView, Month, Statement};
 
 use crate::app::App;
 use crate::auth::Auth;
@@ -18,7 +17,8 @@ use crate::query::Params;
 /// List entries of the ledger
 ///
 /// Oldest first, of the account that pays for the caller unless another is named; with `sandbox` everything that was
-/// moved for it. Agents see what was moved for their own sandboxes. Entries are never changed.
+/// moved for it. Agents see what was moved for their own sandboxes, and no balance of their
+/// organisation. Entries are never changed.
 #[utoipa::path(
     get, path = "/v1/credits/entries", tag = "credits",
     params(
@@ -29,7 +29,7 @@ use crate::query::Params;
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
         ("limit" = Option<u32>, Query, description = "Items on a page, 1 to 1000", example = 100)
     ),
-    responses((status = 200, description = "A page", body = Page<Entry>), Errors)
+    responses((status = 200, description = "A page", body = Page<EntryView>), Errors)
 )]
 pub(crate) async fn list_entries(
     State(app): State<App>,
