@@ -88,7 +88,7 @@ pub use reconcile_usage::{
     MOST_BYTES as MOST_USAGE_BYTES, MalformedRow, UsageFormat, UsageImport, UsageLine, UsageReport,
 };
 pub use stale::{EmptyRow, ReapRequest, Remains, StaleReport, Unanswered};
-pub use statement::{ExtensionTotal, MeterTotal, Month, Statement};
+pub use statement::{ExtensionTotal, MeterTotal, Month, Statement, StatementFormat, StatementText};
 
 use catalog::Catalog;
 use clock::Clock;

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use sandboxer_core::exec::BoxRead;
 use sandboxer_core::ledger::{Account, Budget, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Money, Result, SandboxId};
 use sandboxer_engine::{
     BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, EntryView, Estimate,
-    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageFormat,
+    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, StatementFormat, UsageFormat,
     UsageReport,
 };
 
@@ -42,7 +43,13 @@ pub(crate) trait MoneyApi: Send + Sync {
         cursor: Option<&str>,
         limit: Limit,
     ) -> Result<Page<EntryView>>;
-    async fn statement(&self, month: Month, account: Option<&str>) -> Result<Statement>;
+    /// The text as it is written.
+    async fn statement(
+        &self,
+        month: Month,
+        account: Option<&str>,
+        format: StatementFormat,
+    ) -> Result<BoxRead>;
     async fn budget_set(&self, request: &BudgetRequest) -> Result<Budget>;
     async fn budget_remove(&self, subject: &str, period: Period) -> Result<Budget>;
     async fn audit(&self) -> Result<BooksAudit>;

@@ -1,10 +1,10 @@
 //! `create`.
 
 use clap::{Args, ValueEnum};
+use sandboxer_core::Actor;
 use sandboxer_core::profile::Scope;
-use sandboxer_core::{Actor, Dur, Money};
 
-use super::route::RouteArgs;
+use super::route::{RequestArgs, RouteArgs};
 use super::value;
 
 /// Create a sandbox; without arguments the canary
@@ -16,17 +16,8 @@ use super::value;
     sandboxer create --profile profile.agent-dev --workspace . --workspace-mode mirror\n  \
     ID=$(sandboxer create --ttl 10m) && sandboxer exec $ID -- hostname")]
 pub(crate) struct CreateArgs {
-    /// Profile, with or without a version: profile.agent-dev, profile.agent-dev@1.0.0
-    #[arg(long, short, value_name = "PROFILE")]
-    pub(crate) profile: Option<String>,
-
-    /// An input of the profile; may be repeated
-    #[arg(long, value_name = "K=V", value_parser = value::pair)]
-    pub(crate) input: Vec<(String, String)>,
-
-    /// How long it lives: 90s, 30m, 2h, 1d
-    #[arg(long, value_name = "DURATION", value_parser = value::dur)]
-    pub(crate) ttl: Option<Dur>,
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
 
     /// Who shares it
     #[arg(long, value_name = "SCOPE", value_parser = value::scope())]
@@ -39,22 +30,6 @@ pub(crate) struct CreateArgs {
     /// A variable that is visible inside, not a place for secrets; K alone takes the value from here
     #[arg(long, value_name = "K=V", value_parser = value::env_pair)]
     pub(crate) env: Vec<(String, String)>,
-
-    /// Start from this snapshot
-    #[arg(long, value_name = "SNAPSHOT")]
-    pub(crate) from: Option<String>,
-
-    /// Only this extension
-    #[arg(long, value_name = "EXTENSION")]
-    pub(crate) extension: Option<String>,
-
-    /// Only this host
-    #[arg(long, value_name = "HOST")]
-    pub(crate) host: Option<String>,
-
-    /// The most that the whole TTL may cost, in dollars
-    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
-    pub(crate) max_cost: Option<Money>,
 
     /// Print the route and the quote, and create nothing
     #[arg(long)]

@@ -30,7 +30,7 @@ pub(crate) use money::{
     BudgetCommand, CreditsAddArgs, CreditsAdjustArgs, CreditsCommand, CreditsExportArgs, CreditsHistoryArgs,
     ExportFormat, MetersCommand, MetersListArgs, ProviderKeysCommand, ReconcileArgs,
 };
-pub(crate) use route::{EstimateArgs, RouteCommand, RouteExplainArgs};
+pub(crate) use route::{EstimateArgs, RouteCommand};
 pub(crate) use sync::{PreferArg, SyncArgs};
 pub(crate) use webhooks::{EventsCommand, ReplayArgs, WebhooksAddArgs, WebhooksCommand};
 

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::profile::{Constraints, Hedge, RouteSpec, Strategy};
+use sandboxer_core::request::CreateRequest;
 use sandboxer_core::{Dur, Money};
 
 use super::value;
@@ -91,6 +92,62 @@ impl RouteArgs {
     }
 }
 
+/// What is to run, and where it may.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Profile, with or without a version: profile.agent-dev, profile.agent-dev@1.0.0; without it the canary
+    #[arg(long, short, value_name = "PROFILE")]
+    pub(crate) profile: Option<String>,
+
+    /// An input of the profile; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = value::pair)]
+    pub(crate) input: Vec<(String, String)>,
+
+    /// Only this extension
+    #[arg(long, value_name = "EXTENSION")]
+    pub(crate) extension: Option<String>,
+
+    /// Only this host
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+}
+
+/// What decides about a create before anything is made, beside the route: the same for `create` and `route explain`.
+#[derive(Debug, Args)]
+pub(crate) struct RequestArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// How long it lives, which decides what it costs: 90s, 30m, 2h, 1d
+    #[arg(long, value_name = "DURATION", value_parser = value::dur)]
+    pub(crate) ttl: Option<Dur>,
+
+    /// Start from this snapshot
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) from: Option<String>,
+
+    /// The most that the whole TTL may cost, in dollars
+    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
+    pub(crate) max_cost: Option<Money>,
+}
+
+impl RequestArgs {
+    /// A request that says this and nothing else.
+    pub(crate) fn into_request(self, route: RouteArgs) -> CreateRequest {
+        CreateRequest {
+            profile: self.place.profile,
+            inputs: self.place.input.into_iter().collect(),
+            extension: self.place.extension,
+            host: self.place.host,
+            route: route.into_spec(),
+            ttl: self.ttl,
+            from: self.from,
+            max_cost: self.max_cost,
+            ..CreateRequest::default()
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouteCommand {
     /// Show every backend with its price, speed, health and the reason for or against it; exits with 7 if none fits
@@ -103,34 +160,10 @@ pub(crate) enum RouteCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RouteExplainArgs {
-    /// Profile, with or without a version; without it the canary
-    #[arg(long, short, value_name = "PROFILE")]
-    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
 
-    /// An input of the profile; may be repeated
-    #[arg(long, value_name = "K=V", value_parser = value::pair)]
-    pub(crate) input: Vec<(String, String)>,
-
-    /// How long it would live, which decides what it costs
-    #[arg(long, value_name = "DURATION", value_parser = value::dur)]
-    pub(crate) ttl: Option<Dur>,
-
-    /// Start from this snapshot
-    #[arg(long, value_name = "SNAPSHOT")]
-    pub(crate) from: Option<String>,
-
-    /// Only this extension
-    #[arg(long, value_name = "EXTENSION")]
-    pub(crate) extension: Option<String>,
-
-    /// Only this host
-    #[arg(long, value_name = "HOST")]
-    pub(crate) host: Option<String>,
-
-    /// The most that the whole TTL may cost, in dollars
-    #[arg(long, value_name = "AMOUNT", allow_hyphen_values = true, value_parser = value::bound)]
-    pub(crate) max_cost: Option<Money>,
-
+    // The last: its heading would stand over whatever came after it.
     #[command(flatten)]
     pub(crate) route: RouteArgs,
 }
@@ -142,25 +175,12 @@ pub(crate) struct RouteExplainArgs {
     sandboxer estimate --profile profile.burst-sandbox --duration 1h --extension ext.saas-stub --json\n\n\
     Exits with 7 if no backend fits.")]
 pub(crate) struct EstimateArgs {
-    /// Profile, with or without a version; without it the canary
-    #[arg(long, short, value_name = "PROFILE")]
-    pub(crate) profile: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 
     /// How long it would run: 90s, 30m, 2h, 1d
     #[arg(long, short, value_name = "DURATION", value_parser = value::dur)]
     pub(crate) duration: Dur,
-
-    /// An input of the profile; may be repeated
-    #[arg(long, value_name = "K=V", value_parser = value::pair)]
-    pub(crate) input: Vec<(String, String)>,
-
-    /// Only this extension
-    #[arg(long, value_name = "EXTENSION")]
-    pub(crate) extension: Option<String>,
-
-    /// Only this host
-    #[arg(long, value_name = "HOST")]
-    pub(crate) host: Option<String>,
 
     #[command(flatten)]
     pub(crate) route: RouteArgs,

@@ -151,15 +151,12 @@ fn request(args: CreateArgs) -> Result<CreateRequest> {
     let source = args.workspace.workspace.map(|folder| absolute(&folder)).transpose()?;
     let consumer = args.consumer;
     Ok(CreateRequest {
-        profile: args.profile,
         scope: args.scope,
         workspace: (mode.is_some() || access.is_some() || source.is_some()).then_some(WorkspaceRequest {
             mode,
             access,
             source,
         }),
-        inputs: map(args.input),
-        ttl: args.ttl,
         consumer: Consumer {
             actor: consumer.actor.unwrap_or_default(),
             harness: consumer.harness,
@@ -170,13 +167,8 @@ fn request(args: CreateArgs) -> Result<CreateRequest> {
         },
         labels: map(args.label),
         env: map(args.env),
-        extension: args.extension,
-        host: args.host,
-        from: args.from,
-        max_cost: args.max_cost,
         allow_degraded: args.allow_degraded,
-        route: args.route.into_spec(),
-        ..CreateRequest::default()
+        ..args.request.into_request(args.route)
     })
 }
 

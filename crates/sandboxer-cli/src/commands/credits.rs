@@ -4,10 +4,13 @@ mod budgets;
 mod provider_keys;
 mod reconcile;
 
-use sandboxer_core::Money;
 use sandboxer_core::ledger::{Account, Kind};
 use sandboxer_core::page::{Limit, Page};
-use sandboxer_engine::{BooksAudit, CreditKind, CreditRequest, Credits, EntryQuery, EntryView, LimitRequest};
+use sandboxer_core::{Error, ErrorKind, Money};
+use sandboxer_engine::{
+    BooksAudit, CreditKind, CreditRequest, Credits, EntryQuery, EntryView, LimitRequest, StatementFormat,
+};
+use tokio::io::AsyncReadExt as _;
 
 use crate::api::Api;
 use crate::args::{
@@ -157,11 +160,21 @@ fn kind(kind: Kind) -> &'static str {
 }
 
 async fn export(args: CreditsExportArgs, api: &dyn Api, printer: &Printer) -> Outcome<()> {
-    let statement = api.statement(args.month, args.account.as_deref()).await?;
-    if printer.is_json() || args.format == ExportFormat::Json {
-        return printer.document(&statement);
+    let format = match args.format {
+        ExportFormat::Csv if !printer.is_json() => StatementFormat::Csv,
+        ExportFormat::Csv | ExportFormat::Json => StatementFormat::Json,
+    };
+    let mut text = api.statement(args.month, args.account.as_deref(), format).await?;
+    let mut chunk = vec![0_u8; 32 << 10];
+    loop {
+        let count = text.read(&mut chunk).await.map_err(|source| {
+            Error::new(ErrorKind::BackendFailed, "the statement broke off").with_source(source)
+        })?;
+        if count == 0 {
+            return Ok(());
+        }
+        printer.data(&chunk[..count])?;
     }
-    printer.data(statement.to_csv()?.as_bytes())
 }
 
 fn audit(audit: &BooksAudit, printer: &Printer) -> Outcome {

@@ -11,13 +11,14 @@ use crate::status::Outcome;
 use crate::table::{Fields, Rows};
 
 pub(super) async fn run(args: EstimateArgs, api: &dyn Api, printer: &Printer) -> Outcome {
+    let EstimateArgs { place, duration, route: wishes } = args;
     let request = EstimateRequest {
-        profile: args.profile,
-        duration: args.duration,
-        inputs: args.input.into_iter().collect(),
-        extension: args.extension,
-        host: args.host,
-        route: args.route.into_spec(),
+        profile: place.profile,
+        duration,
+        inputs: place.input.into_iter().collect(),
+        extension: place.extension,
+        host: place.host,
+        route: wishes.into_spec(),
     };
     let estimate = api.estimate(&request).await?;
     let status = route::status(&estimate.route);

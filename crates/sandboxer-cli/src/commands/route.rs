@@ -2,13 +2,12 @@
 
 use jiff::Timestamp;
 use sandboxer_core::host::LOCAL;
-use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{BreakerState, Offer, OfferHealth, RouteDecision};
 use sandboxer_core::{ErrorKind, Money};
 
 use super::show;
 use crate::api::{Api, PlanView};
-use crate::args::{RouteCommand, RouteExplainArgs};
+use crate::args::RouteCommand;
 use crate::human;
 use crate::printer::Printer;
 use crate::status::{ExitStatus, Outcome};
@@ -16,21 +15,7 @@ use crate::table::{Fields, Rows};
 
 pub(super) async fn run(command: RouteCommand, api: &dyn Api, printer: &Printer) -> Outcome {
     let RouteCommand::Explain(args) = command;
-    print_plan(&api.plan(request(*args)).await?, printer)
-}
-
-fn request(args: RouteExplainArgs) -> CreateRequest {
-    CreateRequest {
-        profile: args.profile,
-        inputs: args.input.into_iter().collect(),
-        ttl: args.ttl,
-        from: args.from,
-        extension: args.extension,
-        host: args.host,
-        max_cost: args.max_cost,
-        route: args.route.into_spec(),
-        ..CreateRequest::default()
-    }
+    print_plan(&api.plan(args.request.into_request(args.route)).await?, printer)
 }
 
 /// The route and the quote. Exits with 7 where nothing fits, as the create itself would.

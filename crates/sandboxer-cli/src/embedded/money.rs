@@ -1,15 +1,19 @@
 //! Money on the engine of this process.
 
+use std::io::Cursor;
+
 use async_trait::async_trait;
 use sandboxer_core::Result;
+use sandboxer_core::exec::BoxRead;
 use sandboxer_core::ledger::{Account, Budget, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_engine::{
     BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, EntryView, Estimate,
-    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageImport,
+    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, StatementFormat, UsageImport,
     UsageReport,
 };
 use sandboxer_store::MeterFilter;
+use tokio_util::io::StreamReader;
 
 use super::Embedded;
 use crate::api::{MeterQuery, MoneyApi, UsageQuery};
@@ -41,8 +45,18 @@ impl MoneyApi for Embedded {
         self.engine.credit_entries(&self.caller, query, cursor, limit).await
     }
 
-    async fn statement(&self, month: Month, account: Option<&str>) -> Result<Statement> {
-        self.engine.statement(&self.caller, month, account).await
+    async fn statement(
+        &self,
+        month: Month,
+        account: Option<&str>,
+        format: StatementFormat,
+    ) -> Result<BoxRead> {
+        let text = self.engine.statement(&self.caller, month, account, format).await?;
+        let pieces = futures::stream::try_unfold(text, |mut text| async move {
+            let piece = text.next().await.map_err(std::io::Error::other)?;
+            Ok::<_, std::io::Error>(piece.map(|piece| (Cursor::new(piece.into_bytes()), text)))
+        });
+        Ok(Box::pin(StreamReader::new(pieces)))
     }
 
     async fn budget_set(&self, request: &BudgetRequest) -> Result<Budget> {

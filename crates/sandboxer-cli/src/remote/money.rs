@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::Method;
+use sandboxer_core::exec::BoxRead;
 use sandboxer_core::ledger::{Account, Budget, Meter, Period};
 use sandboxer_core::page::{Limit, Page};
 use sandboxer_core::{Money, Result};
 use sandboxer_engine::{
     BooksAudit, BudgetRequest, CreditRequest, Credited, Credits, EntryQuery, EntryView, Estimate,
-    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, Statement, UsageFormat,
+    EstimateRequest, LimitRequest, Month, ProviderKeyRequest, ProviderKeyView, StatementFormat, UsageFormat,
     UsageReport,
 };
 
@@ -58,9 +59,14 @@ impl MoneyApi for Remote {
         maybe(period(call, query.from, query.until), "cursor", cursor).answer().await
     }
 
-    async fn statement(&self, month: Month, account: Option<&str>) -> Result<Statement> {
+    async fn statement(
+        &self,
+        month: Month,
+        account: Option<&str>,
+        format: StatementFormat,
+    ) -> Result<BoxRead> {
         let call = self.client.get(&["v1", "credits", "statement"]).query("month", &month.to_string());
-        maybe(call, "account", account).answer().await
+        maybe(call.query("format", format.as_str()), "account", account).body().await
     }
 
     async fn budget_set(&self, request: &BudgetRequest) -> Result<Budget> {

@@ -1,5 +1,6 @@
 //! A statement as CSV, as RFC 4180 has it. No cell that somebody wrote is a formula to a spreadsheet.
 
+use sandboxer_core::ledger::Entry;
 use sandboxer_core::{Error, ErrorKind, Money, Result};
 
 use super::Statement;
@@ -22,13 +23,15 @@ const HEADINGS: [&str; 13] = [
 
 type Row = [String; HEADINGS.len()];
 
-pub(super) fn write(statement: &Statement) -> Result<String> {
-    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    let mut row = |row: Row| writer.write_record(row).map_err(failed);
-    row(HEADINGS.map(str::to_owned))?;
-    row(bound("opening", statement.from.to_string(), statement, statement.opening))?;
-    for entry in &statement.entries {
-        row([
+/// The headings and the opening balance.
+pub(super) fn head(statement: &Statement) -> Result<String> {
+    let opening = bound("opening", statement.from.to_string(), statement, statement.opening);
+    rows([HEADINGS.map(str::to_owned), opening])
+}
+
+pub(super) fn entries(entries: &[Entry]) -> Result<String> {
+    rows(entries.iter().map(|entry| {
+        [
             "entry".into(),
             entry.time.to_string(),
             entry.kind.as_str().into(),
@@ -42,17 +45,30 @@ pub(super) fn write(statement: &Statement) -> Result<String> {
             String::new(),
             inert(&entry.transaction),
             inert(&entry.memo),
-        ])?;
-    }
+        ]
+    }))
+}
+
+/// The totals and the closing balance.
+pub(super) fn tail(statement: &Statement) -> Result<String> {
+    let mut last = Vec::new();
     for total in &statement.by_extension {
         for (kind, amount) in [("upstream", total.upstream), ("fee", total.fee)] {
-            row(summed(kind, amount, [&total.extension, "", ""]))?;
+            last.push(summed(kind, amount, [&total.extension, "", ""]));
         }
     }
     for total in &statement.by_meter {
-        row(summed("metered", total.cost, [&total.extension, &total.profile, &total.meter]))?;
+        last.push(summed("metered", total.cost, [&total.extension, &total.profile, &total.meter]));
     }
-    row(bound("closing", statement.until.to_string(), statement, statement.closing))?;
+    last.push(bound("closing", statement.until.to_string(), statement, statement.closing));
+    rows(last)
+}
+
+fn rows(rows: impl IntoIterator<Item = Row>) -> Result<String> {
+    let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+    for row in rows {
+        writer.write_record(row).map_err(failed)?;
+    }
     let bytes = writer.into_inner().map_err(|error| failed(error.into_error()))?;
     String::from_utf8(bytes).map_err(failed)
 }
@@ -110,7 +126,7 @@ fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use sandboxer_core::ledger::{Entry, Kind};
+    use sandboxer_core::ledger::Kind;
 
     use super::*;
 
@@ -156,7 +172,8 @@ mod tests {
             by_meter: Vec::new(),
             entries: vec![entry("=HYPERLINK(\"http://x\")", -1_500_000_000), entry("a, \"b\"", 1)],
         };
-        let text = write(&statement).unwrap();
+        let lines = entries(&statement.entries).unwrap();
+        let text = [head(&statement).unwrap(), lines, tail(&statement).unwrap()].concat();
         let lines: Vec<&str> = text.split("\r\n").collect();
         assert_eq!(
             lines[0],

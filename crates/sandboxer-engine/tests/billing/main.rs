@@ -7,3 +7,4 @@ mod holds;
 mod meters;
 mod model;
 mod own_keys;
+mod statements;

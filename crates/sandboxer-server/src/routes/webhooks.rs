@@ -1,16 +1,17 @@
 //! Endpoints that events are posted to. A secret is shown once, in the answer that made it.
 
-use axum::extract::{RawQuery, State};
+use axum::extract::{FromRequestParts, RawQuery, State};
 use http::StatusCode;
-use sandboxer_core::Dur;
+use http::request::Parts;
 use sandboxer_core::page::Page;
+use sandboxer_core::{Dur, WebhookId};
 use sandboxer_engine::caller::Action;
-use sandboxer_engine::{NewWebhook, NewWebhookView, WebhookAnswer, WebhookView};
+use sandboxer_engine::{Caller, NewWebhook, NewWebhookView, WebhookAnswer, WebhookView};
 use serde_json::json as value;
 
 use crate::app::App;
 use crate::auth::Auth;
-use crate::error::{ApiResult, json, to_json};
+use crate::error::{ApiError, ApiResult, json, to_json};
 use crate::idempotency::{self, IdempotencyKey, Turn};
 use crate::json::{JsonBody, OptionalJson};
 use crate::openapi::Errors;
@@ -80,6 +81,25 @@ pub(crate) async fn add_webhook(
     json(StatusCode::CREATED, &made)
 }
 
+/// One webhook that somebody who may asks about, without parameters.
+pub(crate) struct Asked {
+    app: App,
+    caller: Caller,
+    id: WebhookId,
+}
+
+impl FromRequestParts<App> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        let Auth(caller) = Auth::from_request_parts(parts, app).await?;
+        let WebhookPath(id) = WebhookPath::from_request_parts(parts, app).await?;
+        caller.require(Action::ManageMoney)?;
+        Params::parse(parts.uri.query(), &[])?;
+        Ok(Self { app: app.clone(), caller, id })
+    }
+}
+
 /// Get a webhook
 ///
 /// For operators of type `adm`.
@@ -88,14 +108,7 @@ pub(crate) async fn add_webhook(
     params(("id" = String, Path, description = "Webhook id")),
     responses((status = 200, description = "The webhook", body = WebhookView), Errors)
 )]
-pub(crate) async fn get_webhook(
-    State(app): State<App>,
-    Auth(caller): Auth,
-    WebhookPath(id): WebhookPath,
-    RawQuery(query): RawQuery,
-) -> ApiResult {
-    caller.require(Action::ManageMoney)?;
-    Params::parse(query.as_deref(), &[])?;
+pub(crate) async fn get_webhook(Asked { app, caller, id }: Asked) -> ApiResult {
     json(StatusCode::OK, &app.engine().webhook_get(&caller, id).await?)
 }
 
@@ -107,14 +120,7 @@ pub(crate) async fn get_webhook(
     params(("id" = String, Path, description = "Webhook id")),
     responses((status = 200, description = "What it was", body = WebhookView), Errors)
 )]
-pub(crate) async fn remove_webhook(
-    State(app): State<App>,
-    Auth(caller): Auth,
-    WebhookPath(id): WebhookPath,
-    RawQuery(query): RawQuery,
-) -> ApiResult {
-    caller.require(Action::ManageMoney)?;
-    Params::parse(query.as_deref(), &[])?;
+pub(crate) async fn remove_webhook(Asked { app, caller, id }: Asked) -> ApiResult {
     json(StatusCode::OK, &app.engine().webhook_remove(&caller, id).await?)
 }
 
@@ -136,14 +142,9 @@ pub(crate) struct RotateRequest {
     responses((status = 200, description = "The secret is shown this once", body = NewWebhookView), Errors)
 )]
 pub(crate) async fn rotate_webhook(
-    State(app): State<App>,
-    Auth(caller): Auth,
-    WebhookPath(id): WebhookPath,
-    RawQuery(query): RawQuery,
+    Asked { app, caller, id }: Asked,
     OptionalJson(request): OptionalJson<RotateRequest>,
 ) -> ApiResult {
-    caller.require(Action::ManageMoney)?;
-    Params::parse(query.as_deref(), &[])?;
     json(StatusCode::OK, &app.engine().webhook_rotate(&caller, id, request.overlap).await?)
 }
 
@@ -155,14 +156,7 @@ pub(crate) async fn rotate_webhook(
     params(("id" = String, Path, description = "Webhook id")),
     responses((status = 200, description = "Enabled", body = WebhookView), Errors)
 )]
-pub(crate) async fn enable_webhook(
-    State(app): State<App>,
-    Auth(caller): Auth,
-    WebhookPath(id): WebhookPath,
-    RawQuery(query): RawQuery,
-) -> ApiResult {
-    caller.require(Action::ManageMoney)?;
-    Params::parse(query.as_deref(), &[])?;
+pub(crate) async fn enable_webhook(Asked { app, caller, id }: Asked) -> ApiResult {
     json(StatusCode::OK, &app.engine().webhook_enable(&caller, id, true).await?)
 }
 
@@ -174,14 +168,7 @@ pub(crate) async fn enable_webhook(
     params(("id" = String, Path, description = "Webhook id")),
     responses((status = 200, description = "Disabled", body = WebhookView), Errors)
 )]
-pub(crate) async fn disable_webhook(
-    State(app): State<App>,
-    Auth(caller): Auth,
-    WebhookPath(id): WebhookPath,
-    RawQuery(query): RawQuery,
-) -> ApiResult {
-    caller.require(Action::ManageMoney)?;
-    Params::parse(query.as_deref(), &[])?;
+pub(crate) async fn disable_webhook(Asked { app, caller, id }: Asked) -> ApiResult {
     json(StatusCode::OK, &app.engine().webhook_enable(&caller, id, false).await?)
 }
 
@@ -193,13 +180,6 @@ pub(crate) async fn disable_webhook(
     params(("id" = String, Path, description = "Webhook id")),
     responses((status = 200, description = "What came back", body = WebhookAnswer), Errors)
 )]
-pub(crate) async fn test_webhook(
-    State(app): State<App>,
-    Auth(caller): Auth,
-    WebhookPath(id): WebhookPath,
-    RawQuery(query): RawQuery,
-) -> ApiResult {
-    caller.require(Action::ManageMoney)?;
-    Params::parse(query.as_deref(), &[])?;
+pub(crate) async fn test_webhook(Asked { app, caller, id }: Asked) -> ApiResult {
     json(StatusCode::OK, &app.engine().webhook_test(&caller, id).await?)
 }

@@ -374,13 +374,6 @@ async fn budgets_and_limits_stop_what_would_pass_them() {
     let (status, told) = error(create().await.unwrap()).await;
     assert_eq!(status, 402, "{told}");
     assert_eq!(get(&server, "/v1/credits").await["budgets"][0]["used"], "0.160000002 USD");
-    // It is the default organisation's: another one has its own.
-    let (_, other) = server.key_in(Actor::Adm, Seat { organisation: "acme".into(), ..Seat::default() }).await;
-    let body = json!({ "amount": "1", "account": "org:acme" });
-    server.post("/v1/credits").bearer_auth(&other).json(&body).send().await.unwrap();
-    let request = server.post("/v1/sandboxes").bearer_auth(&other);
-    assert_eq!(request.json(&json!({ "profile": "profile.test" })).send().await.unwrap().status(), 201);
-    assert_eq!(error(create().await.unwrap()).await.0, 402);
     let remove = || {
         let url = server.url("/v1/credits/budgets?subject=actor:adm&period=day");
         server.http.delete(url).send()
@@ -458,4 +451,25 @@ async fn keys_for_what_is_no_provider_are_refused() {
     let url = server.url(&format!("{path}?workspace=default&extension=ext.fake"));
     assert_eq!(error(server.http.delete(&url).send().await.unwrap()).await.0, 404);
     assert_eq!(get(&server, path).await["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_budget_of_agents_is_for_those_of_one_organisation() {
+    let server = Server::start_priced().await;
+    let (_, boss) = server.key_in(Actor::Adm, Seat::default()).await;
+    let budget = json!({ "subject": "actor:acme/agt", "period": "day", "limit": "0.20" });
+    let url = server.url("/v1/credits/budgets");
+    let set = server.http.put(url).bearer_auth(&boss).json(&budget).send().await.unwrap();
+    assert_eq!(set.status(), 200);
+    for (organisation, second) in [("acme", 402), ("other", 201)] {
+        let body = json!({ "amount": "10", "account": format!("org:{organisation}") });
+        server.post("/v1/credits").bearer_auth(&boss).json(&body).send().await.unwrap();
+        let seat = Seat { organisation: organisation.into(), ..Seat::default() };
+        let (_, agent) = server.key_in(Actor::Agt, seat).await;
+        for expected in [201, second] {
+            let request = server.post("/v1/sandboxes").bearer_auth(&agent);
+            let made = request.json(&json!({ "profile": "profile.test" })).send().await.unwrap();
+            assert_eq!(made.status(), expected, "{organisation}");
+        }
+    }
 }

@@ -51,8 +51,13 @@ async fn a_backend_that_fails_or_panics_is_an_answer() {
         server.post("/v1/sandboxes").json(&json!({ "profile": "profile.test", "inputs": inputs })).send()
     };
     let (status, wrong) = error(send(json!({ "fail": "no luck" })).await.unwrap()).await;
-    assert_eq!((status, wrong["code"].as_str()), (502, Some("backend_failed")));
+    assert_eq!((status, wrong["code"].as_str()), (503, Some("no_backend")));
     assert!(wrong["message"].as_str().unwrap().contains("no luck"));
+    assert_eq!(wrong["details"]["attempts"][0]["code"], "backend_failed", "{wrong}");
+    // Who names the backend hears what it said.
+    let body = json!({ "profile": "profile.test", "extension": "ext.fake", "inputs": { "fail": "no luck" } });
+    let (status, wrong) = error(server.post("/v1/sandboxes").json(&body).send().await.unwrap()).await;
+    assert_eq!((status, wrong["code"].as_str()), (502, Some("backend_failed")));
     let (status, wrong) = error(send(json!({ "panic": "1" })).await.unwrap()).await;
     assert_eq!((status, wrong["code"].as_str()), (500, Some("internal")));
     server.create().await;

@@ -157,5 +157,5 @@ async fn a_create_tells_how_far_it_is() {
         events["items"].as_array().unwrap().iter().find(|e| e["type"] == "dev.sandboxer.sandbox.progress");
     assert_eq!(kept.unwrap()["data"]["line"], "half way");
     let failed = told(create(json!({ "fail": "no luck" })).await.unwrap().text().await.unwrap());
-    assert_eq!((failed.len(), &failed[0]["error"]["code"]), (1, &json!("backend_failed")));
+    assert_eq!((failed.len(), &failed[0]["error"]["code"]), (1, &json!("no_backend")));
 }

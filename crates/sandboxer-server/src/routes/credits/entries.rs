@@ -1,12 +1,13 @@
 //! The lines of the ledger, and a month of them as a statement.
 
+use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::response::IntoResponse;
 use http::{HeaderValue, StatusCode, header};
 use sandboxer_core::page::Page;
 use sandboxer_core::{Error, ErrorKind};
 use sandboxer_engine::caller::Action;
-use sandboxer_engine::{EntryQuery, EntryView, Month, Statement};
+use sandboxer_engine::{EntryQuery, EntryView, Month, Statement, StatementFormat};
 
 use crate::app::App;
 use crate::auth::Auth;
@@ -52,7 +53,8 @@ pub(crate) async fn list_entries(
 /// Get the statement of a month
 ///
 /// The opening balance, every entry, what was used at which extension and meter, and the closing balance: the opening
-/// balance and all amounts add up to it. In CSV no cell is a formula.
+/// balance and all amounts add up to it. In CSV no cell is a formula. It is written while it is read: an answer that
+/// broke off has no end.
 #[utoipa::path(
     get, path = "/v1/credits/statement", tag = "credits",
     params(
@@ -75,23 +77,25 @@ pub(crate) async fn get_statement(
 ) -> ApiResult {
     let params = Params::parse(query.as_deref(), &["month", "account", "format"])?;
     let month: Month = params.required("month")?.parse()?;
-    let statement = app.engine().statement(&caller, month, params.get("account")).await?;
-    match params.get("format") {
-        None | Some("json") => json(StatusCode::OK, &statement),
-        Some("csv") => {
-            let kind = HeaderValue::from_static("text/csv; charset=utf-8");
-            let name = format!("attachment; filename=\"statement-{}.csv\"", statement.month);
-            let name = HeaderValue::try_from(name).map_err(|source| {
-                Error::new(ErrorKind::Internal, "a name is not a header").with_source(source)
-            })?;
-            let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)];
-            Ok((headers, statement.to_csv()?).into_response())
-        }
-        Some(other) => {
-            let shown = sandboxer_core::suggest::printable(other);
-            Err(Error::new(ErrorKind::InvalidInput, format!("a statement has no format `{shown}`"))
-                .with_hint("`json` or `csv`")
-                .into())
-        }
+    let format = params.typed("format")?.unwrap_or(StatementFormat::Json);
+    let text = app.engine().statement(&caller, month, params.get("account"), format).await?;
+    let kind = HeaderValue::from_static(match format {
+        StatementFormat::Json => "application/json",
+        StatementFormat::Csv => "text/csv; charset=utf-8",
+    });
+    let name = format!("attachment; filename=\"{}\"", text.file_name());
+    let name = HeaderValue::try_from(name)
+        .map_err(|source| Error::new(ErrorKind::Internal, "a name is not a header").with_source(source))?;
+    let pieces = futures::stream::try_unfold(text, |mut text| async move {
+        let piece = text.next().await.inspect_err(|error| {
+            // The head of the answer is out: whoever reads it sees that it broke off.
+            tracing::error!(error = ?error, "a statement broke off");
+        })?;
+        Ok::<_, Error>(piece.map(|piece| (piece, text)))
+    });
+    let mut response = ([(header::CONTENT_TYPE, kind)], Body::from_stream(pieces)).into_response();
+    if format == StatementFormat::Csv {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
     }
+    Ok(response)
 }

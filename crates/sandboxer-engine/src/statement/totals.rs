@@ -1,0 +1,178 @@
+//! The sums of a statement, made a page at a time.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sandboxer_core::ledger::{Entry, FEES, Kind, held_account};
+use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::{Dur, Money, Result, SandboxId};
+use sandboxer_store::{EntryFilter, MeterFilter};
+
+use super::{ExtensionTotal, MeterTotal, Month, Statement};
+use crate::Engine;
+
+impl Engine {
+    /// Everything but the entries, and the position of the last one that was counted.
+    pub(super) async fn statement_totals(&self, account: String, month: Month) -> Result<(Statement, i64)> {
+        let (from, until) = month.bounds()?;
+        let opening = self.balance_at(&account, from).await?;
+        let (mut credited, mut moved) = (Money::ZERO, Money::ZERO);
+        let mut pages = Pages::of(&account, Some(from), Some(until));
+        while let Some(page) = pages.next(self).await? {
+            for entry in page {
+                match entry.kind {
+                    Kind::Credit | Kind::Adjustment => credited = credited.checked_add(entry.amount)?,
+                    Kind::Hold | Kind::Settlement => moved = moved.checked_add(entry.amount)?,
+                }
+            }
+        }
+        let through = pages.after;
+        let used = self.settled(&account, from, until).await?;
+        let by_extension: Vec<ExtensionTotal> = used.by_extension.into_values().collect();
+        let charged = by_extension
+            .iter()
+            .try_fold(Money::ZERO, |all, one| all.checked_add(one.upstream)?.checked_add(one.fee))?;
+        let statement = Statement {
+            month: month.to_string(),
+            from,
+            until,
+            opening,
+            closing: opening.checked_add(credited)?.checked_add(moved)?,
+            credited,
+            charged,
+            held: Money::from_nanos(-moved.nanos() - charged.nanos()),
+            by_extension,
+            by_meter: used.by_meter.into_values().collect(),
+            account,
+            entries: Vec::new(),
+        };
+        Ok((statement, through))
+    }
+
+    /// What an account had at a moment, by the time of entries, however they are ordered.
+    async fn balance_at(&self, account: &str, at: Timestamp) -> Result<Money> {
+        let later = Pages::of(account, Some(at), None).filter;
+        let first = self.inner.store.entries(&later, 0, Limit::new(1)?).await?;
+        let Some(first) = first.first() else {
+            let account = self.inner.store.account(account).await?;
+            return Ok(account.map_or(Money::ZERO, |account| account.balance));
+        };
+        let mut balance = Money::from_nanos(first.balance.nanos() - first.amount.nanos());
+        let mut late = Pages { after: first.position, ..Pages::of(account, None, Some(at)) };
+        while let Some(page) = late.next(self).await? {
+            for entry in page {
+                balance = balance.checked_add(entry.amount)?;
+            }
+        }
+        Ok(balance)
+    }
+
+    /// What settlements of the account paid: each of them ends a hold of it, and is followed through its transaction.
+    async fn settled(&self, account: &str, from: Timestamp, until: Timestamp) -> Result<Used> {
+        let mut used = Used::default();
+        let mut pages = Pages::of(&held_account(account), Some(from), Some(until));
+        while let Some(page) = pages.next(self).await? {
+            for end in page.into_iter().filter(|entry| entry.kind == Kind::Settlement) {
+                let Some(sandbox) = end.sandbox_id else { continue };
+                let of_sandbox = EntryFilter { sandbox: Some(sandbox), ..EntryFilter::default() };
+                let mut lines = Pages { filter: of_sandbox, after: 0, is_over: false };
+                let mut whole = Vec::new();
+                while let Some(lines) = lines.next(self).await? {
+                    whole.extend(lines.into_iter().filter(|line| line.transaction == end.transaction));
+                }
+                used.add(&whole)?;
+                self.add_metered(sandbox, &mut used).await?;
+            }
+        }
+        Ok(used)
+    }
+
+    /// The meters of a sandbox that ended.
+    async fn add_metered(&self, sandbox: SandboxId, used: &mut Used) -> Result<()> {
+        let stored = self.inner.store.get(sandbox).await?;
+        let profile = stored.map_or_else(String::new, |row| {
+            row.record.sandbox.profile.split('@').next().unwrap_or_default().to_owned()
+        });
+        let filter = MeterFilter { sandbox: Some(sandbox), ..MeterFilter::default() };
+        let mut cursor: Option<String> = None;
+        loop {
+            let Page { items, next_cursor } =
+                self.inner.store.meters(&filter, cursor.as_deref(), Limit::new(Limit::MAX)?).await?;
+            for meter in items {
+                let key = (meter.extension.clone(), profile.clone(), meter.meter.clone());
+                let total = used.by_meter.entry(key).or_insert_with(|| MeterTotal {
+                    extension: meter.extension,
+                    profile: profile.clone(),
+                    meter: meter.meter,
+                    ..MeterTotal::default()
+                });
+                total.cost = total.cost.checked_add(meter.cost)?;
+                total.time = Dur::from_millis(total.time.as_millis().saturating_add(meter.time.as_millis()));
+            }
+            cursor = next_cursor;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The entries of an account between two moments, a page at a time.
+pub(super) struct Pages {
+    filter: EntryFilter,
+    /// The position of the last one that was read.
+    after: i64,
+    is_over: bool,
+}
+
+impl Pages {
+    pub(super) fn of(account: &str, from: Option<Timestamp>, until: Option<Timestamp>) -> Self {
+        let filter = EntryFilter { account: Some(account.to_owned()), from, until, ..EntryFilter::default() };
+        Self { filter, after: 0, is_over: false }
+    }
+
+    pub(super) async fn next(&mut self, engine: &Engine) -> Result<Option<Vec<Entry>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let page = engine.inner.store.entries(&self.filter, self.after, Limit::new(Limit::MAX)?).await?;
+        self.is_over = page.len() < Limit::MAX as usize;
+        self.after = page.last().map_or(self.after, |entry| entry.position);
+        Ok((!page.is_empty()).then_some(page))
+    }
+}
+
+/// What was paid for sandboxes that ended, added up.
+#[derive(Default)]
+struct Used {
+    by_extension: BTreeMap<String, ExtensionTotal>,
+    /// By extension, profile and meter.
+    by_meter: BTreeMap<(String, String, String), MeterTotal>,
+}
+
+impl Used {
+    /// Adds one settlement.
+    fn add(&mut self, lines: &[Entry]) -> Result<()> {
+        let (mut provider, mut upstream, mut fee) = (None, Money::ZERO, Money::ZERO);
+        for line in lines {
+            if let Some(name) = line.account.strip_prefix("provider:") {
+                provider = Some(name);
+                upstream = upstream.checked_add(line.amount)?;
+            } else if line.account == FEES {
+                fee = fee.checked_add(line.amount)?;
+            }
+        }
+        if provider.is_none() && fee == Money::ZERO {
+            // A void: everything went back.
+            return Ok(());
+        }
+        // With a key of the workspace's own only the fee is charged here.
+        let name = provider.unwrap_or("own provider key");
+        let total = self.by_extension.entry(name.to_owned()).or_default();
+        name.clone_into(&mut total.extension);
+        total.sandboxes += 1;
+        total.upstream = total.upstream.checked_add(upstream)?;
+        total.fee = total.fee.checked_add(fee)?;
+        Ok(())
+    }
+}
