@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sandboxer_core::exec::{BoxRead, ExecSpec};
-use sandboxer_core::extension::{Handle, Progress, ProvisionRequest};
+use sandboxer_core::extension::{Credential, Handle, Progress, ProvisionRequest};
 use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::{Error, ErrorKind, ExecId, Extension, SandboxId};
 use sandboxer_ext_process::{Manifest, ProcessExtension};
@@ -121,6 +121,23 @@ async fn a_breach_is_a_typed_error_and_the_next_call_works() {
         assert_eq!(rogue.starts().len(), 2, "{mode}");
         let first = rogue.starts()[0];
         common::eventually("the broken process is gone", || !lives(first)).await;
+    }
+}
+
+/// A workspace's own key goes with each request, and nowhere where another process could read it.
+#[tokio::test]
+async fn a_key_goes_through_the_pipe_alone() {
+    let rogue = Rogue::new("fine");
+    let keyed = rogue.get().with_key(&Credential::new("hush-hush")).unwrap();
+    assert_eq!(rogue.works().await["credential"], serde_json::Value::Null);
+    assert_eq!(keyed.status(&handle()).await.unwrap().detail["credential"], "hush-hush");
+    assert_eq!(keyed.teardown("local", "sbx_x", None).await.unwrap().removed, ["hush-hush"]);
+    assert!(rogue.get().teardown("local", "sbx_x", None).await.unwrap().removed.is_empty());
+    // One process serves all of them.
+    let [process] = rogue.starts().try_into().unwrap();
+    for file in ["cmdline", "environ"] {
+        let text = std::fs::read(format!("/proc/{process}/{file}")).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains("hush"));
     }
 }
 

@@ -201,8 +201,20 @@ fn own_key(home: &Home) {
     assert_eq!(nanos(&quote["fee"]), nanos(&quote["upstream"]) / 10);
     let told = home.run(["estimate", "--profile", "profile.saas-stub", "--duration", "15m"]).ok();
     assert!(told.contains("to the workspace; ") && told.contains(" fee is charged here"), "{told}");
+    // A whole life in the workspace's account at the provider, and no way to lose the key of what lives there.
+    home.run(["credits", "add", "1"]).ok();
+    let id = home.run(STUB).ok().trim().to_owned();
+    assert_eq!(home.run(["exec", &id, "--", "echo", "here"]).ok(), "here\n");
+    let inspected = home.run(["inspect", "sandbox", &id, "--json"]).json();
+    let account = inspected["backend"]["detail"]["key"].as_str().unwrap();
+    assert!(account.starts_with("own:"), "{inspected:#}");
+    home.run(["extend-ttl", &id, "--duration", "20m"]).ok();
     let remove =
         ["credits", "provider-keys", "remove", "--workspace", "default", "--extension", "ext.saas-stub"];
+    home.run(remove).exits(4).says(&id);
+    home.run(["destroy", &id]).ok();
+    let ended = home.run(["get", &id, "--json"]).json();
+    assert!(ended["cleanup"]["removed"].to_string().contains("at the provider"), "{ended:#}");
     home.run(remove).ok();
     home.run(remove).exits(3);
 }

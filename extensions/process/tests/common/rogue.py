@@ -21,7 +21,7 @@ def describe():
             "pricing": "self-hosted", "configuration": {}}
 
 
-def misbehave(number):
+def misbehave(number, params):
     if mode == "crash" and first:
         print("something is very wrong", file=sys.stderr, flush=True)
         os._exit(3)
@@ -44,7 +44,8 @@ def misbehave(number):
         return say({"id": number, "error": {"code": "no_space", "message": "the disk\x07 is full", "hint": "make room"}})
     if mode == "odd_code":
         return say({"id": number, "error": {"code": "whatever"}})
-    say({"id": number, "result": {"alive": True, "detail": {"env": dict(os.environ), "first": first}}})
+    say({"id": number, "result": {"alive": True, "detail": {"env": dict(os.environ), "first": first,
+                                                               "credential": params.get("credential")}}})
 
 
 if mode == "stubborn":
@@ -61,7 +62,7 @@ for line in sys.stdin:
     elif method == "ping":
         say({"id": number, "result": None})
     elif method == "status":
-        misbehave(number)
+        misbehave(number, params)
     elif method == "is_alive":
         # Never answered, though the process is fine.
         pass
@@ -83,6 +84,6 @@ for line in sys.stdin:
             time.sleep(0.2)
             os.kill(os.getpid(), 9)
     elif method == "teardown":
-        say({"id": number, "result": {"removed": [], "left": []}})
+        say({"id": number, "result": {"removed": [params["credential"]] if "credential" in params else [], "left": []}})
 while mode == "stubborn":
     time.sleep(1)
