@@ -19,11 +19,7 @@ const SIGN_EVERY: Dur = Dur::from_secs(5);
 
 impl Engine {
     /// It is ready since then: what is held is what its place costs, and the first interval begins.
-    pub(crate) async fn begin_charging(
-        &self,
-        record: &mut SandboxRecord,
-        since: Timestamp,
-    ) -> Result<Money> {
+    pub(crate) async fn begin_charging(&self, record: &mut SandboxRecord, since: Timestamp) -> Result<Money> {
         let mut money = self.hold_as_quoted(record).await?;
         let started = self.start_meters(record, Phase::Running, since, None)?;
         money.books.meters = started.books.meters;
