@@ -160,7 +160,7 @@ fn a_hub_that_one_process_knows_is_queued_for_by_all_until_it_is_forgotten() {
     let check = checks.iter().find(|check| check["about"] == "state hub").unwrap();
     assert!(check["ok"] == false && check["required"] == false, "{check}");
     assert!(check["hint"].as_str().unwrap().contains("state_hub_url"), "{check}");
-    home.run(["events", "forget", "fin-hub"]).exits(4).says("events sinks");
+    home.run(["events", "forget", "fin-hub"]).exits(3).says("events sinks");
     let dropped = home.run(["events", "forget", "state-hub", "--json"]).json();
     assert_eq!(dropped["dropped"], sinks["items"][0]["pending"]);
     home.run(["events", "sinks"]).exits(0).says("go to nobody yet");

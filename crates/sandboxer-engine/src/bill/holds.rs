@@ -75,7 +75,7 @@ impl Engine {
             ErrorKind::InsufficientCredits,
             format!("a new one needs {} to be held, and that is not there", quote.amount),
         )
-        .with_hint("the old one is still there; `sandboxer credits show` tells the balance"))
+        .with_hint("the old one is still there; `sandboxer credits show` tells which account pays"))
     }
 
     /// What a paused sandbox needs to go on at the price of now, set aside before it does.
