@@ -37,6 +37,7 @@ pub(crate) struct Settings {
     host: Option<String>,
     pub(crate) state_hub_url: Option<String>,
     pub(crate) fin_hub_url: Option<String>,
+    pub(crate) webhook_allow_private: Option<String>,
     pub(crate) route: RouteSpec,
     pub(crate) extension_limits: BTreeMap<String, ExtensionLimits>,
     sources: CatalogSources,
@@ -96,6 +97,8 @@ impl Settings {
             host: variable(EnvVars::SANDBOXER_HOST)?.or(config.host),
             state_hub_url: variable(EnvVars::SANDBOXER_STATE_HUB_URL)?.or(config.state_hub_url),
             fin_hub_url: variable(EnvVars::SANDBOXER_FIN_HUB_URL)?.or(config.fin_hub_url),
+            webhook_allow_private: variable(EnvVars::SANDBOXER_WEBHOOK_ALLOW_PRIVATE)?
+                .or(config.webhook_allow_private),
             route: config.route,
             extension_limits: config.extensions,
             sources: CatalogSources {
@@ -118,6 +121,15 @@ impl Settings {
     }
 
     /// What events are queued for, beside webhooks.
+    /// Tells processes with other hubs apart; nothing without any.
+    pub(crate) fn hubs_mark(&self) -> String {
+        if self.state_hub_url.is_none() && self.fin_hub_url.is_none() {
+            return String::new();
+        }
+        let hubs = serde_json::json!([self.state_hub_url, self.fin_hub_url]);
+        format!("-{}", &sandboxer_core::hash::of_value(&hubs)[..8])
+    }
+
     fn outlets(&self) -> Vec<Outlet> {
         let state = self.state_hub_url.iter().map(|_| STATE_HUB_SINK.into());
         state.chain(self.fin_hub_url.iter().map(|_| fin_hub_outlet())).collect()
@@ -230,7 +242,7 @@ pub(crate) async fn engine(settings: &Settings, role: Role) -> Result<Engine> {
     });
     engine.keep_workspaces_in(&settings.home);
     engine.keep_secrets_in(&settings.home);
-    if let Some(targets) = variable(EnvVars::SANDBOXER_WEBHOOK_ALLOW_PRIVATE)? {
+    if let Some(targets) = &settings.webhook_allow_private {
         engine.allow_private_webhooks(targets.parse::<PrivateTargets>()?);
     }
     Ok(engine)

@@ -20,6 +20,7 @@ pub(crate) struct Config {
     pub(crate) host: Option<String>,
     pub(crate) state_hub_url: Option<String>,
     pub(crate) fin_hub_url: Option<String>,
+    pub(crate) webhook_allow_private: Option<String>,
     #[serde(default)]
     pub(crate) profiles: Vec<PathBuf>,
     /// Folders of price files, after the one in the configuration folder.
@@ -36,13 +37,14 @@ pub(crate) struct Config {
 }
 
 #[cfg(test)]
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "server",
     "api_key_file",
     "home",
     "host",
     "state_hub_url",
     "fin_hub_url",
+    "webhook_allow_private",
     "profiles",
     "prices",
     "route",
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn every_key_is_accepted() {
         let text = "server = 'a'\napi_key_file = 'key'\nhome = '/h'\nhost = 'local'\nstate_hub_url = 'b'\n\
-                    fin_hub_url = 'c'\nprofiles = ['p', '/q']\nprices = ['r']\nlog = 'debug'\nlog_format = 'json'\n\
+                    fin_hub_url = 'c'\nwebhook_allow_private = '127.0.0.1'\nprofiles = ['p', '/q']\nprices = ['r']\nlog = 'debug'\nlog_format = 'json'\n\
                     route = { strategy = 'lowest-cost', ignore = ['ext.ssh'] }\n\
                     extensions = { 'ext.x' = { max_sandboxes = 3 } }\n";
         let config = parse(text).unwrap();

@@ -1,6 +1,6 @@
 //! Events on their way to hubs and webhooks when no server runs: a process of its own, so that no command waits for a hub.
 //!
-//! At most two of these processes live at once: one delivers, one waits to look once more after it.
+//! At most two of these processes with the same hubs live at once: one delivers, one waits to look once more after it.
 
 use std::fs::File;
 use std::path::Path;
@@ -34,12 +34,14 @@ pub(crate) fn start(settings: &Settings) {
 pub(crate) async fn run(settings: &Settings) -> Result<ExitStatus> {
     // The terminal that started the command may go away.
     let _ = rustix::process::setsid();
-    let waiting = lock_file(&settings.home.join("deliver.next.lock"))?;
+    // Who has other hubs delivers beside: it could not do the other's work.
+    let kind = settings.hubs_mark();
+    let waiting = lock_file(&settings.home.join(format!("deliver{kind}.next.lock")))?;
     if flock(&waiting, FlockOperation::NonBlockingLockExclusive).is_err() {
         // Somebody waits already and will see our events.
         return Ok(ExitStatus::SUCCESS);
     }
-    let delivering = lock_file(&settings.home.join("deliver.lock"))?;
+    let delivering = lock_file(&settings.home.join(format!("deliver{kind}.lock")))?;
     flock(&delivering, FlockOperation::LockExclusive)
         .map_err(|source| io_error("the delivery lock cannot be taken", source.into()))?;
     drop(waiting);

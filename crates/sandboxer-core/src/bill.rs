@@ -15,7 +15,7 @@ use crate::extension::Usage;
 use crate::id::SandboxId;
 use crate::ledger::{Meter, Payer};
 use crate::money::Money;
-use crate::tariff::{Item, Phase, ProviderKey, Quote, Tariff, Terms, sum};
+use crate::tariff::{Item, MINIMUM, Phase, ProviderKey, Quote, Tariff, Terms, sum};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bill {
@@ -134,10 +134,11 @@ impl Bill {
             ..used.clone()
         });
         let time = between(open.since, end);
-        let items = self.tariff.interval(open.phase, time, used.as_ref(), self.sequence == 1)?;
+        let mut items = self.tariff.interval(open.phase, time, used.as_ref(), self.sequence == 1)?;
         for item in &items {
             self.add(item)?;
         }
+        items.extend(self.add_up_to_minimum()?);
         Ok(items.into_iter().map(|item| self.meter(sandbox, item, open.since, Some(end), end)).collect())
     }
 
@@ -158,15 +159,16 @@ impl Bill {
         };
         let coming_sum = sum(coming.iter().map(|item| item.cost))?.max(waiting);
         let slack = Money::from_nanos(coming.len() as i128);
-        let upstream = self.spent()?.checked_add(coming_sum)?.checked_add(slack)?.max(self.tariff.minimum);
+        let upstream = self.used()?.checked_add(coming_sum)?.checked_add(slack)?.max(self.tariff.minimum);
         self.terms.payable(upstream, self.terms.fee(upstream)?)
     }
 
     /// The end: what is charged, never more than what is held. The bill is closed by it.
     pub fn settle(&mut self) -> Result<(Settlement, Cost)> {
-        let has_run = self.sequence > 0;
-        let spent = self.spent()?;
-        let upstream = if has_run { spent.max(self.tariff.minimum) } else { Money::ZERO };
+        if self.sequence > 0 {
+            self.add_up_to_minimum()?;
+        }
+        let upstream = self.spent()?;
         let fee = self.terms.fee(upstream)?;
         let payable = self.terms.payable(upstream, fee)?;
         let charged = payable.min(self.held);
@@ -193,6 +195,24 @@ impl Bill {
 
     fn spent(&self) -> Result<Money> {
         sum(self.items.iter().map(|item| item.cost))
+    }
+
+    /// Without what only makes it come to the minimum.
+    fn used(&self) -> Result<Money> {
+        sum(self.items.iter().filter(|item| item.meter != MINIMUM).map(|item| item.cost))
+    }
+
+    /// The line after which all of them come to the minimum, if it is more than what was used. What an earlier interval
+    /// was short of the minimum counts for those that follow: their line takes it off again.
+    fn add_up_to_minimum(&mut self) -> Result<Option<Item>> {
+        let missing = self.used()?.max(self.tariff.minimum).nanos() - self.spent()?.nanos();
+        if missing == 0 {
+            return Ok(None);
+        }
+        let item = self.tariff.up_to_minimum(Money::from_nanos(missing));
+        self.add(&item)?;
+        self.items.retain(|item| item.meter != MINIMUM || item.cost != Money::ZERO);
+        Ok(Some(item))
     }
 
     fn add(&mut self, item: &Item) -> Result<()> {

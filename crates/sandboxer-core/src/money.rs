@@ -43,11 +43,25 @@ fn invalid(text: &str, why: &str) -> Error {
         .with_hint("amounts are decimal dollars such as `12.50` or `0.000014`, with at most nine decimals")
 }
 
+/// The currency behind a number, where it is another one than ours.
+fn foreign_currency(bare: &str) -> Option<&str> {
+    let word = bare.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+    let is_code = word.len() == 3 && word.bytes().all(|b| b.is_ascii_uppercase());
+    (is_code && word.len() < bare.len() && word != Money::CURRENCY).then_some(word)
+}
+
 impl FromStr for Money {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let bare = text.trim();
+        if let Some(other) = foreign_currency(bare) {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("`{}` is in {other}, and accounts are kept in {}", printable(text), Self::CURRENCY),
+            )
+            .with_hint("change it first; no rate of exchange is known here"));
+        }
         let bare = bare.strip_suffix(Self::CURRENCY).map_or(bare, str::trim_end);
         let (sign, digits) = match bare.strip_prefix('-') {
             Some(rest) => (-1, rest),
@@ -154,6 +168,15 @@ mod tests {
         {
             assert!(text.parse::<Money>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn another_currency_is_named() {
+        for text in ["5 EUR", "5EUR", " 0.5 CHF "] {
+            let error = text.parse::<Money>().unwrap_err();
+            assert!(error.to_string().contains("accounts are kept in USD"), "{error}");
+        }
+        assert!("NaN".parse::<Money>().unwrap_err().to_string().contains("a decimal number was expected"));
     }
 
     proptest! {

@@ -82,6 +82,12 @@ impl PriceBook {
         self.folders.iter().skip(folders).flat_map(Folder::problems).collect()
     }
 
+    /// Prices of machines of one's own for extensions that are none: a provider would be used for nothing.
+    pub fn misfits(&self, is_metered: impl Fn(&str) -> bool) -> Vec<Error> {
+        let own = self.cards().into_iter().filter(|card| card.basis == Basis::SelfHosted);
+        own.filter(|card| is_metered(&card.extension)).map(misfit).collect()
+    }
+
     /// What the folders say about an extension, the deciding one first.
     fn priced<'a>(&'a self, extension: &str) -> impl Iterator<Item = &'a Priced> {
         self.folders.iter().rev().filter_map(move |folder| folder.priced(extension))
@@ -128,6 +134,9 @@ impl PriceBook {
             }
             let mut cards = priced.into_iter().flat_map(|priced| priced.cards.iter().rev());
             if let Some(card) = cards.find(|card| card.as_of <= today) {
+                if card.basis == Basis::SelfHosted && !is_self_hosted {
+                    return Err(misfit(card));
+                }
                 return Ok(Some(card));
             }
         }
@@ -167,6 +176,16 @@ impl PriceBook {
 /// The day in UTC, which every price file means.
 fn day_of(now: Timestamp) -> Date {
     now.to_zoned(TimeZone::UTC).date()
+}
+
+/// A provider's bill does not go away because a file calls its machines one's own.
+fn misfit(card: &PriceCard) -> Error {
+    refused(
+        &card.extension,
+        &format!("{}: `basis: self-hosted` is for machines of one's own, and it is metered", card.file),
+    )
+    .with_context("file", card.file.as_str())
+    .with_hint("write `basis: metered`, with rates for what the provider charges, or remove the file")
 }
 
 /// No sandbox is placed where its cost is not known.

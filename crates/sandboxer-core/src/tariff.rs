@@ -12,6 +12,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::extension::Usage;
 use crate::money::Money;
 
+/// The meter of what a provider asks at least, beyond what the other lines come to.
+pub const MINIMUM: &str = "minimum";
+
 /// An hour, in the unit of [`Dur`].
 const HOUR: Dur = Dur::from_secs(3_600);
 
@@ -229,14 +232,29 @@ impl Tariff {
         Ok(out)
     }
 
+    /// The line that makes the others come to the minimum.
+    pub(crate) fn up_to_minimum(&self, cost: Money) -> Item {
+        Item {
+            meter: MINIMUM.into(),
+            state: Phase::Running,
+            what: format!("up to the minimum of {}", self.minimum),
+            time: Dur::ZERO,
+            cost,
+            assumed: false,
+        }
+    }
+
     /// What a sandbox that runs for so long costs at most, and whose money that is.
     pub fn quote(&self, time: Dur, terms: Terms) -> Result<Quote> {
-        let items = self.interval(Phase::Running, time, None, true)?;
+        let mut items = self.interval(Phase::Running, time, None, true)?;
         let hour = self.interval(Phase::Running, HOUR, None, false)?;
         // What is quoted may be a nano-dollar a line too much and never too little.
         let slack = Money::from_nanos(if items.is_empty() { 0 } else { items.len() as i128 });
         let exact = sum(items.iter().map(|item| item.cost))?;
         let upstream = if exact == Money::ZERO { exact } else { exact.checked_add(slack)? };
+        if upstream < self.minimum {
+            items.push(self.up_to_minimum(Money::from_nanos(self.minimum.nanos() - exact.nanos())));
+        }
         let upstream = upstream.max(self.minimum);
         let fee = terms.fee(upstream)?;
         let hourly = sum(hour.iter().map(|item| item.cost))?;

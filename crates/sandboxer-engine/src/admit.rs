@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use sandboxer_core::route::{Backend, BreakerState, ExtensionLimits, Health};
-use sandboxer_core::{Dur, Error, ErrorKind, Result, SandboxId};
+use sandboxer_core::{Dur, Error, ErrorKind, Result};
+use sandboxer_store::Stored;
 
 use crate::Engine;
+use crate::attempt::backend_of;
 use crate::placement::Scene;
+use crate::reroute::has_own_key;
 
 /// How long a try may take before somebody else may try as well.
 const PROBE: Dur = Dur::from_secs(120);
@@ -67,7 +70,8 @@ impl Engine {
     }
 
     /// Lets a create in, or says why not; then nothing was done there.
-    pub(crate) async fn enter(&self, id: SandboxId, backend: &Backend, profile: &str) -> Result<Entry> {
+    pub(crate) async fn enter(&self, stored: &Stored, profile: &str) -> Result<Entry> {
+        let (id, backend) = (stored.record.id(), &backend_of(stored));
         if let Some(limits) = self.limits_of(&backend.extension) {
             self.count_older(&backend.extension).await?;
             let take = self.inner.store.route_slot_take(&backend.extension, id, limits, self.now());
@@ -76,9 +80,15 @@ impl Engine {
             }
         }
         let past = self.past(profile).await;
-        let health = Health::of(past.breakers(backend), self.now());
-        if health.is_none_or(|health| health.state != BreakerState::HalfOpen) {
-            return Ok(Entry { probing: None });
+        let past = if has_own_key(stored) { past.with_own_key_at(&backend.extension) } else { past };
+        match Health::of(past.breakers(backend), self.now()) {
+            None => return Ok(Entry { probing: None }),
+            // It failed for somebody else since the decision was made.
+            Some(health) if health.state == BreakerState::Open => {
+                let reason = format!("it is left alone for a while: {}", health.breaker.reason);
+                return Err(refused(reason));
+            }
+            Some(_) => {}
         }
         let now = self.now();
         let may = self.inner.store.route_probe(backend, PROBE.after(now), now).await?;

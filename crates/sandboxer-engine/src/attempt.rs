@@ -94,10 +94,16 @@ impl Engine {
     async fn attempt_now(&self, stored: &Stored, making: &Making) -> Result<Ready> {
         let timeout = self.provision_limit(stored)?;
         let sandbox = &stored.record.sandbox;
-        let entry = self.enter(sandbox.sandbox_id, &backend_of(stored), &sandbox.profile).await?;
+        let entry = self.enter(stored, &sandbox.profile).await?;
         let work = self.provision(stored, making);
         let outcome = tokio::time::timeout(timeout.as_std(), work).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, format!("the sandbox was not ready within {timeout}")))
+            // What the profile wants done inside is nobody's fault but its own.
+            Err(if making.notes.has_begun_setup() {
+                Error::new(ErrorKind::SetupFailed, format!("the setup commands did not end within {timeout}"))
+                    .with_hint("each of them must end by itself; services belong into the background")
+            } else {
+                Error::new(ErrorKind::Timeout, format!("the sandbox was not ready within {timeout}"))
+            })
         });
         // Ready or at fault: that will be recorded. Anything else says nothing about the backend.
         if outcome.as_ref().err().is_none_or(|error| error.class().is_some()) {

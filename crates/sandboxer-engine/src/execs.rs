@@ -19,9 +19,13 @@ impl Engine {
         if let Err(error) = self.sync_before_exec(&stored, inside).await {
             return self.or_settle(stored, Err(error)).await;
         }
+        let asked_at = self.now();
         // The transition and the command do not wait for each other: both are under way at once.
         let (session, marked) = tokio::join!(extension.exec(&handle, spec), self.mark_active(&stored));
         let session = session.map(|session| self.sync_after_exec(&stored, session, inside));
+        if session.is_ok() {
+            self.note_used(&stored, asked_at);
+        }
         let session = self.or_settle(stored, session).await?;
         marked?;
         Ok(session)
@@ -30,8 +34,12 @@ impl Engine {
     /// Starts a command that outlives the caller.
     pub async fn exec_background(&self, caller: &Caller, id: SandboxId, spec: ExecSpec) -> Result<ExecInfo> {
         let (stored, extension, handle) = self.usable_backend(caller, id).await?;
+        let asked_at = self.now();
         let (info, marked) =
             tokio::join!(extension.exec_background(&handle, spec), self.mark_active(&stored));
+        if info.is_ok() {
+            self.note_used(&stored, asked_at);
+        }
         let info = self.or_settle(stored, info).await?;
         marked?;
         Ok(info)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandboxer_core::host::LOCAL;
 use sandboxer_core::route::{Backend, Breaker, Digest};
-use sandboxer_core::{Dur, Error};
+use sandboxer_core::{Class, Dur, Error};
 use sandboxer_store::RouteFailure;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -33,6 +33,23 @@ impl Past {
 
     pub(crate) fn breakers(&self, backend: &Backend) -> &[Breaker] {
         self.breakers.get(backend).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The same for somebody with a key of their own there: what an account is refused for says nothing about another.
+    pub(crate) fn with_own_key_at(self: &Arc<Self>, extension: &str) -> Arc<Self> {
+        let is_of_account =
+            |breaker: &Breaker| matches!(breaker.class, Class::Auth | Class::Payment | Class::Quota);
+        let concerns = |(backend, breakers): (&Backend, &Vec<Breaker>)| {
+            backend.extension == extension && breakers.iter().any(is_of_account)
+        };
+        if !self.breakers.iter().any(concerns) {
+            return self.clone();
+        }
+        let mut past = Self::clone(self);
+        for (_, breakers) in past.breakers.iter_mut().filter(|(backend, _)| backend.extension == extension) {
+            breakers.retain(|breaker| !is_of_account(breaker));
+        }
+        Arc::new(past)
     }
 }
 

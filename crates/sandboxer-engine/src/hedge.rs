@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::attempt::{Notes, Tried, backend_of};
 use crate::establish::Making;
+use crate::owner::Owner;
 use crate::reroute::{attempt, has_own_key};
 use crate::{Engine, fault};
 
@@ -49,6 +50,8 @@ impl Engine {
         }
         let Some(second_row) = self.invite(stored, after).await else { return tried(first.await) };
         let second_place = backend_of(&second_row);
+        // As they are now: the row's bill becomes that of the quicker one.
+        let (first_own, second_own) = (has_own_key(stored), has_own_key(&second_row));
         fault::point("engine.hedge.after_intent");
         let apart = Making { notes: Notes::default(), ..making.clone() };
         let mut second = self.start(second_row, apart);
@@ -67,6 +70,7 @@ impl Engine {
             (Some(one), _) => {
                 let other = tried(second.await);
                 if let Err(error) = &other.outcome {
+                    self.blame(&second_place, error, second_own).await;
                     self.second_failed(stored, &second_place, error, other.took).await;
                     return one;
                 }
@@ -76,7 +80,7 @@ impl Engine {
                 {
                     Ok(()) => {
                         if let Err(error) = &one.outcome {
-                            self.blame(&first_place, error, has_own_key(stored)).await;
+                            self.blame(&first_place, error, first_own).await;
                         }
                         self.dismiss(stored.record.id(), first_place, None);
                         other
@@ -101,6 +105,7 @@ impl Engine {
                     }
                 },
                 Err(error) => {
+                    self.blame(&second_place, error, second_own).await;
                     self.second_failed(stored, &second_place, error, other.took).await;
                     tried(first.await)
                 }
@@ -121,7 +126,8 @@ impl Engine {
         let mut record = stored.record.clone();
         record.sandbox.route.hedge = Some(second.clone());
         let (extension, host) = (second.extension.clone(), second.host.clone());
-        let hedged = Hedged { extension, host, won: false, beside: first };
+        let maker = self.inner.owner.as_str().to_owned();
+        let hedged = Hedged { extension, host, won: false, beside: first, maker };
         record.sandbox.route.hedged = Some(Box::new(hedged));
         let about = json!({ "extension": second.extension, "host": second.host, "after": after });
         let mut elsewhere = record.clone();
@@ -191,7 +197,6 @@ impl Engine {
     /// The first goes on alone. What the second left stays written down until it is removed.
     async fn second_failed(&self, stored: &mut Stored, second: &Backend, error: &Error, took: Duration) {
         stored.record.sandbox.route.attempts.push(attempt(second, error, took));
-        self.blame(second, error, false).await;
         let tag = stored.record.id().to_string();
         if !error.had_no_effect()
             && let Err(left) = self.clean(second, &stored.record).await
@@ -257,6 +262,20 @@ impl Engine {
         }
     }
 
+    /// Whether the maker of both lives and may still be at the slower one.
+    fn may_still_come(&self, stored: &Stored) -> Result<bool> {
+        let sandbox = &stored.record.sandbox;
+        let maker = sandbox.route.hedged.as_ref().map(|hedged| hedged.maker.as_str());
+        let is_there = maker.is_some_and(|maker| match maker {
+            "" => false,
+            maker if maker == self.inner.owner.as_str() => !self.inner.memory.dismissed.is_empty(),
+            maker => !Owner::is_gone(maker),
+        });
+        let longest = self.provision_limit(stored)?.as_std() + GRACE;
+        let longest = Dur::from_millis(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
+        Ok(is_there && longest.after(sandbox.created_at) > self.now())
+    }
+
     /// The same for a sandbox that lives: whoever should have done it may be gone.
     pub(crate) async fn settle_hedge(&self, stored: Stored) -> Stored {
         if stored.record.sandbox.route.hedge.is_none() || self.is_being_worked_on(&stored) {
@@ -264,6 +283,10 @@ impl Engine {
         }
         let cleared = async {
             self.remove_hedge(&stored).await?;
+            // What comes late must be found by the next look.
+            if self.may_still_come(&stored)? {
+                return Ok(stored.clone());
+            }
             self.write_cleared(&stored).await
         };
         match cleared.await {

@@ -180,6 +180,9 @@ impl Engine {
     pub fn new(parts: Parts) -> Self {
         let create_slots = Semaphore::new(parts.limits.concurrent_creates);
         let waiting_creates = Semaphore::new(parts.limits.waiting_creates + parts.limits.concurrent_creates);
+        let descriptions = parts.registry.iter().map(|extension| extension.describe());
+        let metered = descriptions.filter(|one| !one.capability.self_hosted).map(|one| one.id);
+        parts.prices.are_metered(metered);
         Self {
             inner: Arc::new(Inner {
                 store: parts.store,

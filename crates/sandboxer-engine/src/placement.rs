@@ -7,7 +7,7 @@ use sandboxer_core::host::HostSign;
 use sandboxer_core::placement::HostState;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::Slots;
-use sandboxer_core::tariff::Terms;
+use sandboxer_core::tariff::{ProviderKey, Terms};
 use sandboxer_core::{Error, ErrorKind, Result, Retry};
 
 use crate::health::Past;
@@ -52,7 +52,7 @@ impl Engine {
                 health: record.health,
             })
             .collect();
-        let past = self.past(profile).await;
+        let mut past = self.past(profile).await;
         let (mut slots, mut terms) = (BTreeMap::new(), BTreeMap::new());
         for id in extensions {
             if let Some(limits) = self.limits_of(id) {
@@ -60,7 +60,11 @@ impl Engine {
             }
             let hosted = self.inner.registry.get(id).is_ok_and(|one| !one.describe().capability.self_hosted);
             if let Some(caller) = caller.filter(|_| hosted) {
-                terms.insert(id.clone(), self.terms(caller, id).await?);
+                let of_caller = self.terms(caller, id).await?;
+                if of_caller.provider_key == ProviderKey::Own {
+                    past = past.with_own_key_at(id);
+                }
+                terms.insert(id.clone(), of_caller);
             }
         }
         Ok(Scene { hosts, past, slots, terms })

@@ -6,10 +6,11 @@
 mod built_in;
 mod folder;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandboxer_core::Error;
@@ -33,6 +34,8 @@ struct Inner {
     /// After the folders.
     texts: Vec<PriceFile>,
     loaded: Mutex<Option<Loaded>>,
+    /// The extensions that are no machines of one's own; nobody is known to be one until the engine says so.
+    metered: OnceLock<BTreeSet<String>>,
 }
 
 #[derive(Clone)]
@@ -80,7 +83,17 @@ impl Prices {
 
     /// The files that cannot be used, and why. What they would have priced has no price.
     pub fn problems(&self) -> Vec<Error> {
-        self.book().problems()
+        let book = self.book();
+        let mut problems = book.problems();
+        if let Some(metered) = self.inner.metered.get() {
+            problems.extend(book.misfits(|extension| metered.contains(extension)));
+        }
+        problems
+    }
+
+    /// Which extensions a provider bills: a price that makes them machines of one's own is a problem.
+    pub(crate) fn are_metered(&self, extensions: impl IntoIterator<Item = String>) {
+        self.inner.metered.get_or_init(|| extensions.into_iter().collect());
     }
 
     /// Files of the user's own that price what is not registered: each with its extension.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sandboxer_core::extension::{CleanupReport, Credential, Description, Extension};
+use sandboxer_core::extension::{CleanupReport, Credential, Description, Extension, Handle, Life};
 use sandboxer_core::ledger::Seat;
 use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::tariff::ProviderKey;
@@ -81,21 +81,37 @@ impl Engine {
         }
     }
 
-    /// A key of another account finds nothing to take down, and that is no proof that nothing is there. Until the
-    /// deadline, at which the provider ends it by itself, such a teardown has failed.
+    /// What its backend says of a sandbox's life. That it is not there is no answer where the key may be of another
+    /// account; a backend that says when it ended knows it.
+    pub(crate) async fn life(&self, record: &SandboxRecord, handle: &Handle) -> Result<Life> {
+        let life = self.extension_of(record).await?.life(handle).await?;
+        if life == (Life::Ended { at: None }) {
+            self.check_key(record, ErrorKind::Unreachable).await?;
+        }
+        Ok(life)
+    }
+
+    /// A teardown that found nothing is no proof that nothing is there where the key may be of another account.
     pub(crate) async fn check_account(&self, record: &SandboxRecord, report: &CleanupReport) -> Result<()> {
+        if report.removed.is_empty() {
+            self.check_key(record, ErrorKind::CleanupFailed).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether what the backend does not find is not there. At the deadline it is: the provider ended it by itself.
+    async fn check_key(&self, record: &SandboxRecord, otherwise: ErrorKind) -> Result<()> {
         let made_with = record.bill.as_ref().and_then(|bill| bill.own_key.as_deref());
         let (Some(made_with), Some(seat)) = (made_with, own_key_of(record)) else { return Ok(()) };
-        let is_over = record.sandbox.expires_at <= self.now();
-        if !report.removed.is_empty() || is_over {
-            return Ok(());
-        }
         let extension = &record.sandbox.extension;
-        if self.key_of(&seat, extension).await?.fingerprint() == made_with {
+        if record.sandbox.expires_at <= self.now()
+            || self.key_of(&seat, extension).await?.fingerprint() == made_with
+        {
             return Ok(());
         }
         Err(Error::new(
-            ErrorKind::CleanupFailed,
+            otherwise,
             format!(
                 "the key of workspace {} for {extension} is another one than the sandbox was made with, and finds nothing",
                 seat.workspace

@@ -216,8 +216,18 @@ impl Engine {
             return self.end(stored, Ending::expired(reason::IDLE)).await;
         }
         let error = Error::new(ErrorKind::BackendFailed, "the sandbox ended before its time")
-            .with_hint("its supervisor or its first process was killed, or the machine restarted");
+            .with_hint(self.why_lost(&stored.record.sandbox.extension));
         self.end(stored, Ending::failed(reason::LOST, &error)).await
+    }
+
+    /// What may have ended it, where it was.
+    fn why_lost(&self, extension: &str) -> &'static str {
+        match self.inner.registry.get(extension).map(|found| found.describe().capability) {
+            Ok(capability) if !capability.self_hosted => {
+                "the provider does not have it any more; its console or its status page may say why"
+            }
+            _ => "what it ran in was stopped or killed, or the machine restarted",
+        }
     }
 }
 

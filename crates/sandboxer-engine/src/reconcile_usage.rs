@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sandboxer_core::page::Limit;
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Error, ErrorKind, Money, Result, SandboxId};
 use sandboxer_store::MeterFilter;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,10 @@ pub struct UsageReport {
     pub differing: Vec<UsageLine>,
     pub only_theirs: Vec<UsageLine>,
     pub only_ours: Vec<UsageLine>,
+    /// Sandboxes of ours that were made with a workspace's own key and are left out: an export of the platform's account
+    /// cannot have them.
+    #[serde(default)]
+    pub own_key: u64,
     /// Rows that could not be read; they count nowhere.
     pub malformed: Vec<MalformedRow>,
     /// Further rows that could not be read.
@@ -138,7 +143,24 @@ impl Engine {
                 ours.extend(self.our_usage(&filter).await?);
             }
         }
-        compare(import, parsed, &ours, &theirs)
+        let own_key = self.leave_out_own_keys(&mut ours).await?;
+        Ok(UsageReport { own_key, ..compare(import, parsed, &ours, &theirs)? })
+    }
+
+    /// What is in a workspace's own account at the provider is on another bill. How many these were.
+    async fn leave_out_own_keys(&self, ours: &mut BTreeMap<String, Side>) -> Result<u64> {
+        let mut own = Vec::new();
+        for tag in ours.keys() {
+            let Ok(id) = tag.parse::<SandboxId>() else { continue };
+            let bill = self.inner.store.get(id).await?.and_then(|stored| stored.record.bill);
+            if bill.is_some_and(|bill| bill.terms.provider_key == ProviderKey::Own) {
+                own.push(tag.clone());
+            }
+        }
+        for tag in &own {
+            ours.remove(tag);
+        }
+        Ok(own.len() as u64)
     }
 
     /// One that there is, or that has a price: of any other nothing was ever metered, and everything would differ.
@@ -194,6 +216,7 @@ fn compare(
         differing: Vec::new(),
         only_theirs: Vec::new(),
         only_ours: Vec::new(),
+        own_key: 0,
         malformed: parsed.malformed,
         more_malformed: parsed.more_malformed,
     };

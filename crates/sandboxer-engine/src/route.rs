@@ -64,7 +64,14 @@ impl Engine {
             return Err(absent(name, scene.hosts.iter().map(|state| state.host.name.as_str())));
         }
         let (route, now) = (self.route_of(profile, request), self.now());
-        let asked: Vec<Asked> = self.candidates(&route).into_iter().map(|id| self.ask(id, spec)).collect();
+        let mut asked: Vec<Asked> =
+            self.candidates(&route).into_iter().map(|id| self.ask(id, spec)).collect();
+        // Whoever names a host means it. With the extension named too, it is what a service calls its place.
+        if let (Some(host), None) = (only, &request.extension) {
+            for one in asked.iter_mut().filter(|one| one.is_elsewhere()) {
+                one.unmet.push(format!("it runs on no host of yours, and host `{host}` was asked for"));
+            }
+        }
         let considered: Vec<Considered> = asked
             .iter()
             .map(|one| Considered {
@@ -212,6 +219,13 @@ struct Asked {
     capability: Option<Capability>,
     unmet: Vec<String>,
     location: Location,
+}
+
+impl Asked {
+    /// A service that has no hosts of ours to choose from.
+    fn is_elsewhere(&self) -> bool {
+        self.capability.as_ref().is_some_and(|can| !can.host_local && !can.host_ssh)
+    }
 }
 
 /// A number that nobody can foresee, where chance decides.

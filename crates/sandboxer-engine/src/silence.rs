@@ -48,8 +48,7 @@ impl Engine {
             return Err(silent());
         }
         let limit = if sandbox.host == LOCAL { HERE } else { ELSEWHERE };
-        let extension = self.extension_of(&stored.record).await?;
-        match tokio::time::timeout(limit, extension.life(handle)).await {
+        match tokio::time::timeout(limit, self.life(&stored.record, handle)).await {
             Ok(answer) => answer,
             Err(_) => {
                 self.inner.silence.note(backend);

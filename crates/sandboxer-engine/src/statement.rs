@@ -11,6 +11,7 @@ mod totals;
 use jiff::Timestamp;
 use sandboxer_core::ledger::Entry;
 use sandboxer_core::suggest::printable;
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Error, ErrorKind, Money, Result};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,9 @@ pub struct Statement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ExtensionTotal {
     pub extension: String,
+    /// With `own` the provider bills `upstream` to the workspace itself, and only the fee is charged here.
+    #[serde(default)]
+    pub provider_key: ProviderKey,
     pub sandboxes: u64,
     /// What the provider gets.
     pub upstream: Money,
@@ -63,6 +67,9 @@ pub struct MeterTotal {
     /// Without its version; empty where the sandbox is not remembered any more.
     pub profile: String,
     pub meter: String,
+    /// With `own` it is on the provider's bill to the workspace and not charged here.
+    #[serde(default)]
+    pub provider_key: ProviderKey,
     pub time: Dur,
     /// By the price of each interval; what is charged is never above what was held.
     pub cost: Money,

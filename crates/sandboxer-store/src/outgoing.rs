@@ -216,9 +216,15 @@ pub trait Outgoing: Send + Sync {
     /// Hubs that a process was told of, by name. Every process queues for them.
     async fn hubs(&self) -> Result<Vec<Outlet>>;
 
+    /// This process runs on and has the URLs of its hubs; to be said about every minute.
+    async fn hubs_told(&self, now: Timestamp) -> Result<()>;
+
     /// Queues nothing for a hub any more, and forgets what waits for it and its dead letters: how many that were.
-    /// Absent when it is not known; `IllegalState` when this process was told of it.
-    async fn hub_forget(&self, sink: &str) -> Result<Option<u64>>;
+    /// Absent when it is not known; `IllegalState` when this process or one that runs has its URL.
+    async fn hub_forget(&self, sink: &str, now: Timestamp) -> Result<Option<u64>>;
+
+    /// A sink asked to be left alone until then. Nobody claims its deliveries before, unless it is hurried or changed.
+    async fn outbox_pause(&self, sink: &str, until: Timestamp) -> Result<()>;
 
     /// Every sink that has or had something to deliver, every webhook and every hub, by name.
     async fn sink_stats(&self) -> Result<Vec<SinkStats>>;

@@ -11,6 +11,7 @@ mod fault;
 mod hosts;
 mod hubs;
 mod idempotency;
+mod identity;
 mod keys;
 mod ledger;
 mod list;
@@ -31,6 +32,7 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -43,6 +45,7 @@ use sandboxer_core::snapshot::{Snapshot, SnapshotRecord, Taken};
 use sandboxer_core::{EventId, KeyId, Result, SandboxId, SnapshotId};
 use tokio::runtime::RuntimeFlavor;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::model::{
     Delivery, EventFilter, Filter, HostRecord, Idempotency, Insert, Inserted, KeyRecord, Lease, OutboxStats,
@@ -51,9 +54,10 @@ use crate::model::{
 use crate::outgoing::Outlet;
 use crate::store::Store;
 
-use connection::{Readers, Tidy, Writer};
+use connection::{PATIENCE, Readers, Tidy, Writer};
 use events::Journal;
-use fault::Attempt;
+use fault::{Attempt, Fault};
+use identity::Identity;
 
 /// What a process says about itself when it opens the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,11 +72,12 @@ pub struct StoreOptions {
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    writer: Mutex<Writer>,
+    identity: Identity,
+    writer: Arc<Mutex<Writer>>,
     readers: Arc<Readers>,
     journal: Journal,
-    /// Names of the hubs that this process was told of.
-    told: Vec<String>,
+    /// The hubs that this process was told of.
+    told: Vec<Outlet>,
     tidy: Tidy,
     transfers: ledger::Queue,
 }
@@ -86,14 +91,15 @@ impl SqliteStore {
         let first = schema::open(&path).await.map_err(|fault| fault.into_error("open", &path))?;
         let store = Self {
             readers: Arc::new(Readers::new(path.clone())),
-            writer: Mutex::new(Writer::new(path.clone(), first)),
+            writer: Arc::new(Mutex::new(Writer::new(path.clone(), first))),
             journal: Journal::new(options.source),
-            told: options.hubs.iter().map(|hub| hub.name.clone()).collect(),
+            told: options.hubs,
             tidy: Tidy::default(),
             transfers: ledger::Queue::default(),
+            identity: Identity::of(&path)?,
             path,
         };
-        store.know_hubs(&options.hubs).await?;
+        store.know_hubs(&store.told).await?;
         Ok(store)
     }
 
@@ -126,10 +132,22 @@ impl SqliteStore {
         operation: &'static str,
         work: impl FnOnce(&Connection) -> Attempt<T>,
     ) -> Result<T> {
-        let mut writer = self.writer.lock().await;
-        let outcome = writer.transaction(work).await;
-        drop(writer);
-        self.tidy.after_write(&self.readers);
+        self.write_within(PATIENCE, operation, work).await
+    }
+
+    /// The same, for less than others wait.
+    async fn write_within<T>(
+        &self,
+        patience: Duration,
+        operation: &'static str,
+        work: impl FnOnce(&Connection) -> Attempt<T>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + patience;
+        let outcome = match tokio::time::timeout_at(deadline, self.writer.lock()).await {
+            Ok(mut writer) => writer.transaction(deadline, work).await,
+            Err(_) => Err(Fault::Own(fault::locked(&self.path))),
+        };
+        self.tidy.after_write(&self.readers, &self.writer);
         self.told(operation, outcome)
     }
 
@@ -363,6 +381,7 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<()> {
+        self.told("ping", self.identity.check(&self.path))?;
         self.read("ping", schema::ping)
     }
 }

@@ -1,7 +1,10 @@
 //! Whether a sandbox lives, and what it uses.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use bollard::models::ContainerInspectResponse;
-use bollard::query_parameters::StatsOptionsBuilder;
+use bollard::query_parameters::{EventsOptionsBuilder, StatsOptionsBuilder};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use sandboxer_core::Result;
@@ -10,11 +13,36 @@ use sandboxer_core::extension::{BackendStatus, Life, Usage};
 use crate::exec::Place;
 use crate::provision::{inspect, is_running};
 
+/// How long the engine may take to look through its events.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 pub(crate) async fn life(place: &Place) -> Result<Life> {
     Ok(match inspect(&place.connected, &place.container).await? {
         Some(state) if is_running(&state) => Life::Alive,
-        state => Life::Ended { at: state.as_ref().and_then(ended_at) },
+        Some(state) => Life::Ended { at: ended_at(&state) },
+        None => Life::Ended { at: died_at(place).await },
     })
+}
+
+/// When a container that the engine has cleared away ended, as far as the engine remembers: it keeps some hundred events.
+async fn died_at(place: &Place) -> Option<Timestamp> {
+    let of_end = HashMap::from([
+        ("container".to_owned(), vec![place.container.clone()]),
+        ("event".to_owned(), vec!["die".to_owned()]),
+    ]);
+    // With an end the answer is whole at once, and not a stream of what comes.
+    let until = Timestamp::now().as_second().to_string();
+    let options = EventsOptionsBuilder::default().since("1").until(&until).filters(&of_end).build();
+    let last = async {
+        let mut events = std::pin::pin!(place.connected.api.events(Some(options)));
+        let mut last = None;
+        while let Some(Ok(event)) = events.next().await {
+            last = event.time_nano.or(last);
+        }
+        last
+    };
+    let nanoseconds = tokio::time::timeout(PATIENCE, last).await.ok()??;
+    Timestamp::from_nanosecond(i128::from(nanoseconds)).ok()
 }
 
 /// When its first process ended, by the engine's clock. One that never ran has a year of its own, the first.
@@ -27,7 +55,8 @@ pub(crate) async fn status(place: &Place) -> Result<BackendStatus> {
     let state = inspect(&place.connected, &place.container).await?;
     Ok(match state {
         Some(state) if is_running(&state) => BackendStatus::alive(usage(place).await, detail(&state)),
-        state => BackendStatus::ended(state.as_ref().and_then(ended_at), serde_json::Value::Null),
+        Some(state) => BackendStatus::ended(ended_at(&state), serde_json::Value::Null),
+        None => BackendStatus::ended(died_at(place).await, serde_json::Value::Null),
     })
 }
 

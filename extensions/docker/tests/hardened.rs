@@ -129,7 +129,7 @@ async fn gvisor_is_reported_only_where_it_is() {
         assert!(Instant::now() < end, "it outlives its deadline");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // The engine knows when, until it is cleared away.
+    // The engine knows when, also after it was cleared away.
     let Life::Ended { at: Some(at) } = docker.life(&handle).await.unwrap() else { panic!("no end is told") };
     assert!((asked_at..=jiff::Timestamp::now()).contains(&at), "{at}");
     assert!(docker.teardown("local", &tag, None).await.unwrap().is_clean());

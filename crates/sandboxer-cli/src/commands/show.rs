@@ -6,7 +6,7 @@ use sandboxer_core::isolation::{IsolationReport, Outcome as ControlOutcome};
 use sandboxer_core::profile::Strategy;
 use sandboxer_core::route::{AttemptOutcome, Backend};
 use sandboxer_core::sandbox::{Quote, Sandbox};
-use sandboxer_core::tariff::{Item, ProviderKey};
+use sandboxer_core::tariff::{Item, MINIMUM, ProviderKey};
 use sandboxer_core::{Dur, Money, State, exec::ExecInfo};
 
 use crate::human;
@@ -126,9 +126,9 @@ pub(super) fn charged(cost: &Cost) -> String {
 
 /// What is due at the start has no time; everything else has, if only none at all.
 pub(super) fn time(meter: &str, time: Dur) -> String {
-    /// The only meter that is paid once.
-    const ONCE: &str = "create";
-    if meter == ONCE { "once".into() } else { human::dur(time) }
+    /// The meters that are paid once.
+    const ONCE: [&str; 2] = ["create", MINIMUM];
+    if ONCE.contains(&meter) { "once".into() } else { human::dur(time) }
 }
 
 /// The lines of a quote and what is added to them, so that they sum to it.
@@ -141,9 +141,7 @@ pub(super) fn quoted(quote: &Quote) -> Rows {
             rows.row([what.into(), String::new(), String::new(), cost.to_string(), String::new()]);
         }
     };
-    // A nano-dollar a line; what is more than that is the least that the provider asks.
-    let is_slack = more.nanos() <= quote.items.len() as i128;
-    add(if is_slack { "rounding up" } else { "up to the minimum" }, more);
+    add("rounding up", more);
     if quote.provider_key == ProviderKey::Platform {
         add("fee", quote.fee);
     }

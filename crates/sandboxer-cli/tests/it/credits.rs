@@ -191,6 +191,8 @@ fn own_key(home: &Home) {
     let mut command = home.command(set);
     command.args(["--from-file", secret.to_str().unwrap(), "--fee-percent", "10"]);
     assert!(command.output().unwrap().status.success());
+    // Another key is no reason to change the fee.
+    home.feed(set, b"hush-hush-hush\n").exits(0);
     let listed = home.run(["credits", "provider-keys", "list", "--json"]).ok();
     assert!(listed.contains("\"fee_percent\": \"10\"") && !listed.contains("hush"), "{listed}");
     // Only the fee is quoted here: the provider bills the rest.

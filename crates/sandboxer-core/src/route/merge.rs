@@ -23,9 +23,9 @@ pub struct Route {
     pub hedge: Option<Hedge>,
     /// The request's `extension`: then no other is a candidate.
     pub asked: Option<String>,
-    /// The profile's `extension` and the fallbacks of profile and request.
+    /// The profile's `extension` and fallbacks, and with those the request's fallbacks.
     pub named: Vec<String>,
-    /// The configuration's fallbacks, after all others.
+    /// Fallbacks after all others: the configuration's, and the request's where the profile names nobody.
     pub last: Vec<String>,
     pub bounds: Bounds,
 }
@@ -51,7 +51,11 @@ impl Route {
         let layers = [configuration, &profile.route, asked];
         let strategy = layers.iter().rev().find_map(|layer| layer.strategy);
         let mut named: Vec<String> = profile.extension.iter().cloned().collect();
-        named.extend(profile.route.fallback.iter().chain(&asked.fallback).cloned());
+        named.extend(profile.route.fallback.iter().cloned());
+        // After those that the profile names; where it names none, after all others.
+        let mut last = Vec::new();
+        if named.is_empty() { &mut last } else { &mut named }.extend(asked.fallback.iter().cloned());
+        last.extend(configuration.fallback.iter().cloned());
         let upper = |list: fn(&RouteSpec) -> &Vec<String>| {
             layers.iter().rev().map(|layer| list(layer)).find(|list| !list.is_empty()).cloned()
         };
@@ -84,7 +88,7 @@ impl Route {
                 .filter(|hedge| *hedge != Hedge::Flag(false)),
             asked: request.extension.clone(),
             named,
-            last: configuration.fallback.clone(),
+            last,
             bounds,
         }
     }

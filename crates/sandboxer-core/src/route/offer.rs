@@ -155,6 +155,9 @@ pub struct Hedged {
     pub won: bool,
     /// The first.
     pub beside: Backend,
+    /// The process that made both, as its leases name it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub maker: String,
 }
 
 /// One accepted offer on which the sandbox could not be established.

@@ -106,9 +106,8 @@ impl Engine {
 
     /// What the backend says of its life; nothing where it does not say anything soon.
     async fn life_of(&self, record: &SandboxRecord) -> Option<Life> {
-        let extension = self.extension_of(record).await.ok()?;
         let handle = record.handle.as_ref()?;
-        tokio::time::timeout(PATIENCE.as_std(), extension.life(handle)).await.ok()?.ok()
+        tokio::time::timeout(PATIENCE.as_std(), self.life(record, handle)).await.ok()?.ok()
     }
 
     /// When the backend was last known to live: the end of what is charged when nobody knows when it ended.
@@ -119,12 +118,19 @@ impl Engine {
         Ok(seen.map_or(since, |(at, _)| at.max(since)).min(self.now().max(since)))
     }
 
+    /// Something was done inside, so it was alive; nobody waits for that to be written down.
+    pub(crate) fn note_used(&self, stored: &Stored, asked_at: Timestamp) {
+        if is_metered(&stored.record) {
+            let (engine, stored) = (self.clone(), stored.clone());
+            self.inner.memory.tasks.spawn(async move { engine.note_alive(&stored, asked_at).await });
+        }
+    }
+
     /// Writes down that the backend of a sandbox with a bill was seen alive when it was asked, every now and then.
     pub(crate) async fn note_alive(&self, stored: &Stored, asked_at: Timestamp) {
         let record = &stored.record;
-        let is_metered = record.bill.as_ref().is_some_and(|bill| bill.open.is_some());
         let id = record.id();
-        if !is_metered || !self.inner.signs.is_due(id, asked_at, SIGN_EVERY) {
+        if !is_metered(record) || !self.inner.signs.is_due(id, asked_at, SIGN_EVERY) {
             return;
         }
         let used = self.used(record).await;
@@ -137,4 +143,9 @@ impl Engine {
         let data = serde_json::to_value(meter).unwrap_or_default();
         NewEvent::fact("meter.recorded", self.now(), data)
     }
+}
+
+/// An interval runs.
+fn is_metered(record: &SandboxRecord) -> bool {
+    record.bill.as_ref().is_some_and(|bill| bill.open.is_some())
 }

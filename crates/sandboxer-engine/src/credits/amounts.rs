@@ -1,39 +1,20 @@
 //! Amounts as people write them.
 
 use sandboxer_core::ledger::{MOST, check_amount};
-use sandboxer_core::suggest::printable;
 use sandboxer_core::{Error, ErrorKind, Money, Result};
 
 /// An amount that somebody writes and that can be moved; the error says what is wrong with it.
 pub fn parse_amount(text: &str) -> Result<Money> {
-    check_amount(own_currency(text)?)
+    check_amount(text.parse()?)
 }
 
 /// An amount by which an account is put right: above or below zero.
 pub fn parse_adjustment(text: &str) -> Result<Money> {
-    let amount = own_currency(text)?;
+    let amount: Money = text.parse()?;
     if amount == Money::ZERO {
         return Err(Error::new(ErrorKind::InvalidInput, "an adjustment of zero changes nothing"));
     }
     check_amount(Money::from_nanos(amount.nanos().abs())).map(|_| amount)
-}
-
-fn own_currency(text: &str) -> Result<Money> {
-    let bare = text.trim();
-    let word = bare.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
-    let has_number = bare.len() > word.len();
-    if has_number
-        && word.len() == 3
-        && word.bytes().all(|b| b.is_ascii_uppercase())
-        && word != Money::CURRENCY
-    {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!("`{}` is in {word}, and accounts are kept in {}", printable(text), Money::CURRENCY),
-        )
-        .with_hint("change it first; no rate of exchange is known here"));
-    }
-    text.parse()
 }
 
 /// An amount that is a bound: zero means nothing at all.

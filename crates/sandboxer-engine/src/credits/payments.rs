@@ -16,6 +16,7 @@ use crate::{Caller, Engine};
 #[serde(deny_unknown_fields)]
 pub struct CreditRequest {
     /// Dollars with at most nine decimals: `25` or `25.00 USD`.
+    #[serde(deserialize_with = "quoted")]
     pub amount: String,
     /// `org:acme`, `workspace:acme/research` or `key:key_…`; without it the account that pays for the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,6 +29,23 @@ pub struct CreditRequest {
     /// The same id with the same content is the same payment. `Idempotency-Key` means this where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// An amount is a text: a number of JSON is not exact everywhere.
+fn quoted<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<String, D::Error> {
+    struct Amount;
+    impl serde::de::Visitor<'_> for Amount {
+        type Value = String;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a string such as \"5.00\"")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+    deserializer.deserialize_str(Amount)
 }
 
 /// Whether money comes in, or a mistake is put right.

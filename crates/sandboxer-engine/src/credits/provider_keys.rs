@@ -29,7 +29,8 @@ pub struct ProviderKeyRequest {
     /// The secret itself; it is never shown again.
     #[schema(example = "…")]
     pub key: String,
-    /// What the platform adds to the provider's cost, in per cent with at most two decimals; nothing where absent.
+    /// What the platform adds to the provider's cost, in per cent with at most two decimals. Where it is
+    /// absent, what was agreed before stays, which is nothing at first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fee_percent: Option<String>,
 }
@@ -99,7 +100,15 @@ impl Engine {
     ) -> Result<ProviderKeyView> {
         caller.require(Action::ManageMoney)?;
         let seat = parse_workspace(&request.workspace)?;
-        let points = request.fee_percent.as_deref().map_or(Ok(0), basis_points)?;
+        let points = match &request.fee_percent {
+            Some(fee) => basis_points(fee)?,
+            // Another key is no reason to change what was agreed.
+            None => {
+                let before =
+                    self.inner.store.own_key(&seat.organisation, &seat.workspace, &request.extension).await?;
+                before.map_or(0, |before| before.fee_basis_points)
+            }
+        };
         let key = request.key.trim();
         if key.is_empty() || key.len() > 16_384 || key.chars().any(char::is_control) {
             return Err(Error::new(

@@ -169,17 +169,24 @@ impl Engine {
                 .with_hint(format!("two secrets are valid together for up to {LONGEST_OVERLAP}")));
         }
         let mut record = self.webhook(id).await?;
-        let (secret, kept) = self.new_secret(id)?;
         let now = self.now();
         let end = overlap.after(now);
         for old in &mut record.secrets {
-            old.expires_at = Some(old.expires_at.map_or(end, |before| before.min(end)));
+            // One that was replaced before keeps the time that it was promised, unless none is wanted at all.
+            let promised = old.expires_at.filter(|_| overlap > Dur::default());
+            old.expires_at = Some(promised.unwrap_or(end));
         }
-        record.secrets.insert(0, kept);
-        let (keep, mut gone): (Vec<_>, Vec<_>) =
+        let (keep, gone): (Vec<_>, Vec<_>) =
             record.secrets.into_iter().partition(|old| old.expires_at.is_none_or(|end| end > now));
         record.secrets = keep;
-        gone.extend(record.secrets.split_off(MOST_SECRETS.min(record.secrets.len())));
+        if record.secrets.len() >= MOST_SECRETS {
+            let message = format!("{} secrets of webhook {id} are still valid", record.secrets.len());
+            return Err(Error::new(ErrorKind::Conflict, message).with_hint(format!(
+                "{MOST_SECRETS} may be; wait until one is over, or end all old ones now with an overlap of 0s"
+            )));
+        }
+        let (secret, kept) = self.new_secret(id)?;
+        record.secrets.insert(0, kept);
         match self.inner.store.webhook_update(&record).await {
             Ok(record) => {
                 self.forget_secrets(&gone);

@@ -60,7 +60,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::InvalidInput, format!("{sink} is a webhook"))
                 .with_hint(format!("`sandboxer webhooks remove {sink}` removes it")));
         }
-        self.inner.store.hub_forget(sink).await?.ok_or_else(|| no_sink(sink))
+        self.inner.store.hub_forget(sink, self.now()).await?.ok_or_else(|| no_sink(sink))
     }
 
     /// Queues events again, each behind what is pending for its sandbox and under the id that it had. What is queued

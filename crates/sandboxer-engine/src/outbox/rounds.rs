@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use sandboxer_core::{Dur, Result, WebhookId};
 use sandboxer_store::{Delivery, Disabled};
 use tokio::task::JoinSet;
@@ -22,13 +21,15 @@ const CLAIM: Dur = Dur::from_secs(60);
 const IDLE: Duration = Duration::from_millis(250);
 /// How often claims of processes that were killed are looked for.
 const RELEASE_EVERY: Duration = Duration::from_secs(5);
+/// How often this process says that it has hubs.
+const TELL_EVERY: Duration = Duration::from_secs(30);
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     tried: usize,
-    /// The sink asked to be left alone until then.
-    pause: Option<Timestamp>,
+    /// The sink asked to be left alone for a while. The store keeps until when, for everybody.
+    paused: bool,
 }
 
 impl Engine {
@@ -36,7 +37,11 @@ impl Engine {
     pub(crate) async fn deliver_until(&self, cancel: CancellationToken) {
         let sinks = self.inner.sinks.iter().map(|sink| self.drain_forever(sink.clone(), cancel.clone()));
         let tasks: Vec<_> = sinks.map(tokio::spawn).collect();
-        tokio::join!(self.deliver_webhooks_until(&cancel), self.release_until(&cancel));
+        tokio::join!(
+            self.deliver_webhooks_until(&cancel),
+            self.release_until(&cancel),
+            self.tell_hubs_until(&cancel)
+        );
         for task in tasks {
             let _ = task.await;
         }
@@ -49,15 +54,11 @@ impl Engine {
     ) -> impl Future<Output = ()> + Send + 'static {
         let engine = self.clone();
         async move {
-            let mut pause = None;
             while !cancel.is_cancelled() {
-                let paused = pause.is_some_and(|until| engine.now() < until);
-                let round = if paused { Ok(Round::default()) } else { engine.deliver_due(&sink).await };
-                let round = round.unwrap_or_else(|error| {
+                let round = engine.deliver_due(&sink).await.unwrap_or_else(|error| {
                     tracing::warn!(error = ?error, sink = sink.name(), "the outbox cannot be read");
                     Round::default()
                 });
-                pause = round.pause.or(pause);
                 if round.tried == 0 {
                     tokio::select! {
                         () = cancel.cancelled() => return,
@@ -70,29 +71,17 @@ impl Engine {
 
     /// Webhooks come and go while we run, so who is due is asked anew each time. Each has a task of its own.
     async fn deliver_webhooks_until(&self, cancel: &CancellationToken) {
-        let mut tasks: JoinSet<(WebhookId, u64, Option<Timestamp>)> = JoinSet::new();
-        // Who has a task now, and until when the others asked to be left alone, at which version.
+        let mut tasks = JoinSet::new();
         let mut busy: HashMap<WebhookId, tokio::task::AbortHandle> = HashMap::new();
-        let mut paused: HashMap<WebhookId, (u64, Timestamp)> = HashMap::new();
         loop {
-            while let Some(ended) = tasks.try_join_next() {
-                if let Ok((id, version, Some(until))) = ended {
-                    paused.insert(id, (version, until));
-                }
-            }
+            while tasks.try_join_next().is_some() {}
             busy.retain(|_, task| !task.is_finished());
-            let now = self.now();
-            paused.retain(|_, (_, until)| *until > now);
-            match self.inner.store.webhooks_due(now).await {
+            match self.inner.store.webhooks_due(self.now()).await {
                 Ok(due) => {
-                    for webhook in due {
-                        let (id, version) = (webhook.id, webhook.version);
-                        // Whoever changes an endpoint or wants it served now ends its pause.
-                        let paused = paused.get(&id).is_some_and(|(known, _)| *known == version);
-                        if !busy.contains_key(&id) && !paused {
+                    for id in due.into_iter().map(|webhook| webhook.id) {
+                        if !busy.contains_key(&id) {
                             let engine = self.clone();
-                            let task =
-                                tasks.spawn(async move { (id, version, engine.drain_webhook(id).await) });
+                            let task = tasks.spawn(async move { engine.drain_webhook(id).await });
                             busy.insert(id, task);
                         }
                     }
@@ -107,8 +96,8 @@ impl Engine {
         }
     }
 
-    /// Delivers to one webhook until nothing is due. Says until when it wants to be left alone, if it does.
-    async fn drain_webhook(&self, id: WebhookId) -> Option<Timestamp> {
+    /// Delivers to one webhook until nothing is due or it wants to be left alone.
+    async fn drain_webhook(&self, id: WebhookId) {
         loop {
             // Read anew: it may have been changed, disabled or removed since the last round.
             let round = match self.inner.store.webhook_get(id).await {
@@ -116,17 +105,29 @@ impl Engine {
                     let sink: Arc<dyn Sink> = Arc::new(Webhook::new(self, record));
                     self.deliver_due(&sink).await
                 }
-                Ok(_) => return None,
+                Ok(_) => return,
                 Err(error) => Err(error),
             };
             match round {
-                Ok(round) if round.pause.is_some() => return round.pause,
-                Ok(round) if round.tried > 0 => {}
-                Ok(_) => return None,
+                Ok(round) if round.tried > 0 && !round.paused => {}
+                Ok(_) => return,
                 Err(error) => {
                     tracing::warn!(error = ?error, webhook = %id, "the outbox cannot be read");
-                    return None;
+                    return;
                 }
+            }
+        }
+    }
+
+    /// Nobody may forget a hub while this process delivers to it.
+    async fn tell_hubs_until(&self, cancel: &CancellationToken) {
+        loop {
+            if let Err(error) = self.inner.store.hubs_told(self.now()).await {
+                tracing::warn!(error = ?error, "the store does not know that this process has hubs");
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(TELL_EVERY) => {}
             }
         }
     }
@@ -159,7 +160,7 @@ impl Engine {
             for sink in &self.inner.sinks {
                 loop {
                     let round = self.deliver_due(sink).await?;
-                    if round.tried == 0 || round.pause.is_some() {
+                    if round.tried == 0 || round.paused {
                         break;
                     }
                 }
@@ -188,7 +189,7 @@ impl Engine {
     async fn deliver_due(&self, sink: &Arc<dyn Sink>) -> Result<Round> {
         let (owner, now) = (self.inner.owner.as_str(), self.now());
         let claimed = self.inner.store.outbox_claim(sink.name(), owner, now, CLAIM.after(now), BATCH).await?;
-        let mut round = Round { tried: claimed.len(), pause: None };
+        let mut round = Round { tried: claimed.len(), paused: false };
         let mut tasks = JoinSet::new();
         for delivery in claimed {
             let (engine, sink) = (self.clone(), sink.clone());
@@ -196,7 +197,7 @@ impl Engine {
         }
         while let Some(task) = tasks.join_next().await {
             match task {
-                Ok(Ok(pause)) => round.pause = round.pause.max(pause),
+                Ok(Ok(paused)) => round.paused |= paused,
                 Ok(Err(error)) => {
                     tracing::warn!(error = ?error, sink = sink.name(), "a delivery could not be recorded");
                 }
@@ -206,10 +207,10 @@ impl Engine {
         Ok(round)
     }
 
-    /// Returns until when the sink wants to be left alone.
-    async fn deliver_one(&self, sink: &Arc<dyn Sink>, delivery: Delivery) -> Result<Option<Timestamp>> {
+    /// Returns whether the sink wants to be left alone.
+    async fn deliver_one(&self, sink: &Arc<dyn Sink>, delivery: Delivery) -> Result<bool> {
         match sink.deliver(&delivery.event).await {
-            Ok(()) => self.inner.store.outbox_done(delivery.id).await.map(|()| None),
+            Ok(()) => self.inner.store.outbox_done(delivery.id).await.map(|()| false),
             Err(undelivered) => self.put_off(sink, &delivery, undelivered).await,
         }
     }
@@ -219,14 +220,14 @@ impl Engine {
         sink: &Arc<dyn Sink>,
         delivery: &Delivery,
         undelivered: Undelivered,
-    ) -> Result<Option<Timestamp>> {
+    ) -> Result<bool> {
         let now = self.now();
         let why = undelivered.error.chain().join(": ");
         if let Some(id) = sink.name().parse::<WebhookId>().ok().filter(|_| undelivered.gone) {
             let buried =
                 self.inner.store.webhook_disable(id, &Disabled { at: now, reason: why.clone() }).await?;
             tracing::warn!(webhook = %id, dead = buried, "a webhook is gone and was disabled: {why}");
-            return Ok(None);
+            return Ok(false);
         }
         let tries = delivery.attempts.saturating_add(1);
         let age = now.as_millisecond().saturating_sub(delivery.queued_at.as_millisecond());
@@ -234,10 +235,12 @@ impl Engine {
         let Some(wait) = sink.schedule().next(delivery.id, tries, age, undelivered.retry_after) else {
             let event = &delivery.event.id;
             tracing::warn!(%event, sink = sink.name(), tries, "a delivery is given up: {why}");
-            return self.inner.store.outbox_bury(delivery.id, &why, now).await.map(|()| None);
+            return self.inner.store.outbox_bury(delivery.id, &why, now).await.map(|()| false);
         };
         tracing::debug!(event = %delivery.event.id, sink = sink.name(), "a delivery failed and will be tried again: {why}");
         self.inner.store.outbox_retry(delivery.id, wait.after(now), &why).await?;
-        Ok(undelivered.retry_after.map(|asked| asked.min(wait).after(now)))
+        let Some(asked) = undelivered.retry_after else { return Ok(false) };
+        self.inner.store.outbox_pause(sink.name(), asked.min(wait).after(now)).await?;
+        Ok(true)
     }
 }

@@ -87,18 +87,31 @@ impl Webhook {
         post::send(request).await
     }
 
-    /// Every secret that is valid, newest first.
+    /// Every secret that is valid and there, newest first. An older one that was lost stops nobody; without the newest
+    /// nothing is sent, because whoever was given it could not verify it.
     fn secrets(&self, now: Timestamp) -> Result<Vec<Secret>> {
         let vault = self.engine.vault()?;
         let valid = self.record.secrets.iter().filter(|secret| secret.expires_at.is_none_or(|end| end > now));
-        valid
-            .map(|secret| {
-                vault.get(&secret.name)?.ok_or_else(|| {
-                    Error::new(ErrorKind::NotFound, format!("the secret of webhook {} is gone", self.name))
-                        .with_hint("`sandboxer webhooks rotate` makes a new one")
-                })
-            })
-            .collect()
+        let mut found = Vec::new();
+        for (age, secret) in valid.enumerate() {
+            match vault.get(&secret.name)? {
+                Some(secret) => found.push(secret),
+                None if age > 0 => {
+                    tracing::warn!(
+                        webhook = self.name,
+                        "an older secret of a webhook is gone and signs nothing"
+                    );
+                }
+                None => {
+                    let message = format!(
+                        "the secret of webhook {0} is gone; `webhooks rotate {0}` makes a new one",
+                        self.name
+                    );
+                    return Err(Error::new(ErrorKind::NotFound, message));
+                }
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -164,7 +164,7 @@ fn the_examples_of_the_documentation_give_the_numbers_that_it_states() {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/prices.md")).unwrap();
     let book = prices.book();
     let quote = |extension: &str, host: &str, resources: &Resources, time: Dur| {
-        let tariff = book.tariff(extension, host, resources, false, now()).unwrap();
+        let tariff = book.tariff(extension, host, resources, extension == "ext.docker", now()).unwrap();
         tariff.quote(time, Terms::default()).unwrap()
     };
     let stated = |said: &str| assert!(page.contains(said), "docs/prices.md does not say: {said}");
@@ -187,4 +187,17 @@ fn the_examples_of_the_documentation_give_the_numbers_that_it_states() {
     stated(&format!("{} are held", hour.amount));
     let short = quote("ext.acme", "local", &asked, Dur::from_secs(1));
     stated(&format!("A second costs {}", short.amount));
+}
+
+#[test]
+fn a_provider_is_not_made_free_by_calling_its_machines_ones_own() {
+    let text = "extension: ext.saas-stub\ncurrency: USD\nas_of: 2026-01-01\nsource: x\nbasis: self-hosted\n\
+                rates: [{ meter: host, amount: 0, per: hour }]\n";
+    let prices = Prices::of_texts(&[("mine.yaml", text)]);
+    prices.are_metered(["ext.saas-stub".to_owned()]);
+    let [problem] = prices.problems().try_into().unwrap();
+    assert!(problem.to_string().contains("mine.yaml: `basis: self-hosted`"), "{problem}");
+    assert!(problem.hint().unwrap().contains("basis: metered"));
+    let refusal = prices.book().tariff("ext.saas-stub", "local", &usual(), false, now()).unwrap_err();
+    assert_eq!(refusal.kind(), sandboxer_core::ErrorKind::NoBackend);
 }

@@ -86,16 +86,17 @@ fn read_csv(content: &[u8]) -> Result<Parsed> {
     let (start, end, seconds) = (place(&START), place(&END), place(&SECONDS));
     let currency = place(&CURRENCY);
     let mut parsed = Parsed::default();
+    let mut lines = Lines { content, at: 0, line: 1 };
     for record in reader.into_records() {
         let record = match record {
             Ok(record) => record,
             Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
+                let line = lines.line_of(error.position());
                 parsed.push(line, Err(format!("it cannot be read: {}", told(&error))))?;
                 continue;
             }
         };
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = lines.line_of(record.position());
         let cell = |at: Option<usize>| at.and_then(|at| record.get(at)).filter(|text| !text.is_empty());
         let row = if record.len() == headings.len() {
             check_currency(cell(currency))
@@ -106,6 +107,30 @@ fn read_csv(content: &[u8]) -> Result<Parsed> {
         parsed.push(line, row)?;
     }
     Ok(parsed)
+}
+
+/// Counts lines as editors do. The reader leaves what ends a line, if it is more than one byte, to the next record.
+struct Lines<'a> {
+    content: &'a [u8],
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line on which the record at this position begins; records come in their order.
+    fn line_of(&mut self, position: Option<&csv::Position>) -> u64 {
+        let start = position.map_or(0, |position| usize::try_from(position.byte()).unwrap_or(usize::MAX));
+        while let Some(byte) = self.content.get(self.at) {
+            let is_end = matches!(byte, b'\r' | b'\n');
+            if self.at >= start && !is_end {
+                break;
+            }
+            self.at += 1;
+            let is_half = *byte == b'\r' && self.content.get(self.at) == Some(&b'\n');
+            self.line += u64::from(is_end && !is_half);
+        }
+        self.line
+    }
 }
 
 /// What is wrong, without the place, which is told beside it.
@@ -219,6 +244,16 @@ fn span(text: &str) -> Result<Dur, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_the_same_number_however_lines_end() {
+        for end in ["\n", "\r\n", "\r"] {
+            let lines = ["tag,seconds,cost", "a,1,1", "bad,x,1", "", "\"b\",2,1", "worse,1,y", ""];
+            let parsed = read(UsageFormat::Csv, lines.join(end).as_bytes()).unwrap();
+            let told: Vec<u64> = parsed.malformed.iter().map(|row| row.line).collect();
+            assert_eq!((parsed.rows.len(), told), (2, vec![3, 6]), "{end:?}");
+        }
+    }
 
     #[test]
     fn csv_rows_and_the_lines_of_bad_ones() {

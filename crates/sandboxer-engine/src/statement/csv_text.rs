@@ -1,6 +1,7 @@
 //! A statement as CSV, as RFC 4180 has it. No cell that somebody wrote is a formula to a spreadsheet.
 
 use sandboxer_core::ledger::Entry;
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Error, ErrorKind, Money, Result};
 
 use super::Statement;
@@ -53,12 +54,21 @@ pub(super) fn entries(entries: &[Entry]) -> Result<String> {
 pub(super) fn tail(statement: &Statement) -> Result<String> {
     let mut last = Vec::new();
     for total in &statement.by_extension {
-        for (kind, amount) in [("upstream", total.upstream), ("fee", total.fee)] {
+        let kinds = match total.provider_key {
+            ProviderKey::Platform => ["upstream", "fee"],
+            // Beside what is charged here, so that nobody adds it up with that.
+            ProviderKey::Own => ["upstream_own_key", "fee_own_key"],
+        };
+        for (kind, amount) in kinds.into_iter().zip([total.upstream, total.fee]) {
             last.push(summed(kind, amount, [&total.extension, "", ""]));
         }
     }
     for total in &statement.by_meter {
-        last.push(summed("metered", total.cost, [&total.extension, &total.profile, &total.meter]));
+        let kind = match total.provider_key {
+            ProviderKey::Platform => "metered",
+            ProviderKey::Own => "metered_own_key",
+        };
+        last.push(summed(kind, total.cost, [&total.extension, &total.profile, &total.meter]));
     }
     last.push(bound("closing", statement.until.to_string(), statement, statement.closing));
     rows(last)

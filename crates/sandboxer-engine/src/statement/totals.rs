@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sandboxer_core::ledger::{Entry, FEES, Kind, held_account};
 use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::sandbox::Sandbox;
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Money, Result, SandboxId};
 use sandboxer_store::{EntryFilter, MeterFilter};
 
 use super::{ExtensionTotal, MeterTotal, Month, Statement};
 use crate::Engine;
+
+/// The extension of a sandbox whose row is not kept any more, in a settlement that names none.
+const FORGOTTEN: &str = "forgotten";
 
 impl Engine {
     /// Everything but the entries, and the position of the last one that was counted.
@@ -29,9 +34,13 @@ impl Engine {
         let through = pages.after;
         let used = self.settled(&account, from, until).await?;
         let by_extension: Vec<ExtensionTotal> = used.by_extension.into_values().collect();
-        let charged = by_extension
-            .iter()
-            .try_fold(Money::ZERO, |all, one| all.checked_add(one.upstream)?.checked_add(one.fee))?;
+        let charged = by_extension.iter().try_fold(Money::ZERO, |all, one| {
+            let upstream = match one.provider_key {
+                ProviderKey::Platform => one.upstream,
+                ProviderKey::Own => Money::ZERO,
+            };
+            all.checked_add(upstream)?.checked_add(one.fee)
+        })?;
         let statement = Statement {
             month: month.to_string(),
             from,
@@ -80,30 +89,37 @@ impl Engine {
                 while let Some(lines) = lines.next(self).await? {
                     whole.extend(lines.into_iter().filter(|line| line.transaction == end.transaction));
                 }
-                used.add(&whole)?;
-                self.add_metered(sandbox, &mut used).await?;
+                let row = self.inner.store.get(sandbox).await?.map(|row| row.record.sandbox);
+                let key = used.add(&whole, row.as_ref())?;
+                self.add_metered(sandbox, row.as_ref(), key, &mut used).await?;
             }
         }
         Ok(used)
     }
 
     /// The meters of a sandbox that ended.
-    async fn add_metered(&self, sandbox: SandboxId, used: &mut Used) -> Result<()> {
-        let stored = self.inner.store.get(sandbox).await?;
-        let profile = stored.map_or_else(String::new, |row| {
-            row.record.sandbox.profile.split('@').next().unwrap_or_default().to_owned()
-        });
+    async fn add_metered(
+        &self,
+        sandbox: SandboxId,
+        row: Option<&Sandbox>,
+        provider_key: ProviderKey,
+        used: &mut Used,
+    ) -> Result<()> {
+        let profile =
+            row.map_or_else(String::new, |row| row.profile.split('@').next().unwrap_or_default().to_owned());
         let filter = MeterFilter { sandbox: Some(sandbox), ..MeterFilter::default() };
         let mut cursor: Option<String> = None;
         loop {
             let Page { items, next_cursor } =
                 self.inner.store.meters(&filter, cursor.as_deref(), Limit::new(Limit::MAX)?).await?;
             for meter in items {
-                let key = (meter.extension.clone(), profile.clone(), meter.meter.clone());
+                let is_own = provider_key == ProviderKey::Own;
+                let key = (meter.extension.clone(), is_own, profile.clone(), meter.meter.clone());
                 let total = used.by_meter.entry(key).or_insert_with(|| MeterTotal {
                     extension: meter.extension,
                     profile: profile.clone(),
                     meter: meter.meter,
+                    provider_key,
                     ..MeterTotal::default()
                 });
                 total.cost = total.cost.checked_add(meter.cost)?;
@@ -145,14 +161,15 @@ impl Pages {
 /// What was paid for sandboxes that ended, added up.
 #[derive(Default)]
 struct Used {
-    by_extension: BTreeMap<String, ExtensionTotal>,
-    /// By extension, profile and meter.
-    by_meter: BTreeMap<(String, String, String), MeterTotal>,
+    /// By extension, and whether the workspace's own key was used.
+    by_extension: BTreeMap<(String, bool), ExtensionTotal>,
+    /// By extension, whether the workspace's own key was used, profile and meter.
+    by_meter: BTreeMap<(String, bool, String, String), MeterTotal>,
 }
 
 impl Used {
-    /// Adds one settlement.
-    fn add(&mut self, lines: &[Entry]) -> Result<()> {
+    /// Adds one settlement of a sandbox, and says whose key at the provider it was made with.
+    fn add(&mut self, lines: &[Entry], row: Option<&Sandbox>) -> Result<ProviderKey> {
         let (mut provider, mut upstream, mut fee) = (None, Money::ZERO, Money::ZERO);
         for line in lines {
             if let Some(name) = line.account.strip_prefix("provider:") {
@@ -162,17 +179,22 @@ impl Used {
                 fee = fee.checked_add(line.amount)?;
             }
         }
-        if provider.is_none() && fee == Money::ZERO {
+        // With a key of the workspace's own only the fee is in the books; what the provider asks is in the cost.
+        let own = row.and_then(|row| row.cost.as_ref()).filter(|cost| cost.provider_key == ProviderKey::Own);
+        let is_own = own.is_some() || (provider.is_none() && fee > Money::ZERO);
+        let provider_key = if is_own { ProviderKey::Own } else { ProviderKey::Platform };
+        upstream = own.map_or(upstream, |cost| cost.upstream);
+        if provider.is_none() && fee == Money::ZERO && upstream == Money::ZERO {
             // A void: everything went back.
-            return Ok(());
+            return Ok(provider_key);
         }
-        // With a key of the workspace's own only the fee is charged here.
-        let name = provider.unwrap_or("own provider key");
-        let total = self.by_extension.entry(name.to_owned()).or_default();
+        let name = provider.or(row.map(|row| row.extension.as_str())).unwrap_or(FORGOTTEN);
+        let total = self.by_extension.entry((name.to_owned(), is_own)).or_default();
         name.clone_into(&mut total.extension);
+        total.provider_key = provider_key;
         total.sandboxes += 1;
         total.upstream = total.upstream.checked_add(upstream)?;
         total.fee = total.fee.checked_add(fee)?;
-        Ok(())
+        Ok(provider_key)
     }
 }

@@ -32,7 +32,7 @@ impl Engine {
         }
         let Some(handle) = stored.record.handle.clone() else { return };
         let Ok(extension) = self.extension_of(&stored.record).await else { return };
-        if !extension.life(&handle).await.is_ok_and(Life::is_alive) {
+        if !self.life(&stored.record, &handle).await.is_ok_and(Life::is_alive) {
             return;
         }
         let id = stored.record.id();

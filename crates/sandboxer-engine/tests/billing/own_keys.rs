@@ -27,7 +27,7 @@ fn store_key(workshop: &Workshop, key: &str) {
     vault(workshop).put("provider-1", key).unwrap();
 }
 
-async fn with_own_key(fee_basis_points: u32) -> Workshop {
+pub(crate) async fn with_own_key(fee_basis_points: u32) -> Workshop {
     let workshop = workshop().await;
     workshop.engine.keep_secrets_in(workshop.folder.path());
     store_key(&workshop, SECRET);
@@ -231,6 +231,40 @@ async fn a_key_that_was_replaced_holds_at_once_and_one_of_another_account_ends_n
     // At its deadline the provider has ended it by itself.
     workshop.clock.advance(Dur::from_secs(101));
     assert_eq!(workshop.engine.get(&me(), id).await.unwrap().state, State::Destroyed);
+}
+
+#[tokio::test]
+async fn a_key_of_another_account_ends_nothing_and_charges_what_was_used() {
+    let workshop = with_own_key(1_000).await;
+    pay_in(&workshop, "10").await;
+    let id = create(&workshop.engine, 100).await.unwrap().sandbox_id;
+    workshop.clock.advance(Dur::from_secs(10));
+    store_key(&workshop, FOREIGN);
+    for _ in 0..2 {
+        assert_eq!(workshop.engine.get(&me(), id).await.unwrap().state, State::Ready, "nobody knows better");
+    }
+    let spec = ExecSpec {
+        exec_id: ExecId::generate(),
+        argv: vec!["true".into()],
+        cwd: None,
+        env: Default::default(),
+        user: None,
+        timeout: None,
+        tty: None,
+        stdin: false,
+    };
+    assert!(workshop.engine.exec(&me(), id, spec).await.is_err());
+    workshop.engine.reconcile().await.unwrap();
+    store_key(&workshop, RENEWED);
+    assert!(workshop.engine.get(&me(), id).await.unwrap().state.is_usable());
+    // Asked to end with a key that finds nothing: charged until then, and taken down once the key is back.
+    store_key(&workshop, FOREIGN);
+    assert_eq!(workshop.engine.destroy(&me(), id).await.unwrap_err().kind(), ErrorKind::CleanupFailed);
+    workshop.clock.advance(Dur::from_secs(5));
+    store_key(&workshop, SECRET);
+    let ended = workshop.engine.destroy(&me(), id).await.unwrap();
+    assert_eq!((ended.state, ended.cost.unwrap().upstream), (State::Destroyed, money("0.1")));
+    audit(&workshop).await;
 }
 
 #[tokio::test]

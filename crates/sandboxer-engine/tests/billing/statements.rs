@@ -1,9 +1,12 @@
 //! Statements, however long the month was.
 
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Money};
-use sandboxer_engine::{Statement, StatementFormat, StatementText};
+use sandboxer_engine::{Statement, StatementFormat, StatementText, UsageFormat, UsageImport};
+use sandboxer_testkit::Workshop;
 
-use crate::fixture::{ACCOUNT, account, create, me, money, pay_in, workshop};
+use crate::fixture::{ACCOUNT, PRICE, account, audit, create, me, money, pay_in, workshop};
+use crate::own_keys::with_own_key;
 
 /// More than two pages of the ledger.
 const PAYMENTS: usize = 2_100;
@@ -51,6 +54,75 @@ async fn a_long_month_is_written_a_page_at_a_time() {
     let used = &whole.by_extension[0];
     assert_eq!((used.extension.as_str(), used.sandboxes, used.upstream), ("ext.native", 1, money("0.3")));
     assert_eq!((whole.by_meter.len(), whole.by_meter[0].cost), (1, money("0.3")));
+}
+
+/// Two seconds of a price with a minimum.
+async fn short_life() -> (Workshop, sandboxer_core::sandbox::Sandbox) {
+    let price = format!("{PRICE}minimum: 0.05\n");
+    let workshop = Workshop::priced(&price).await.unwrap();
+    pay_in(&workshop, "2").await;
+    let sandbox = create(&workshop.engine, 100).await.unwrap();
+    workshop.clock.advance(Dur::from_secs(2));
+    let ended = workshop.engine.destroy(&me(), sandbox.sandbox_id).await.unwrap();
+    audit(&workshop).await;
+    (workshop, ended)
+}
+
+async fn document(workshop: &Workshop) -> Statement {
+    let month = workshop.engine.now().to_string()[..7].parse().unwrap();
+    let text = workshop.engine.statement(&me(), month, Some(ACCOUNT), StatementFormat::Json).await.unwrap();
+    serde_json::from_str(&pieces(text).await.concat()).unwrap()
+}
+
+fn export(rows: &str) -> UsageImport {
+    UsageImport {
+        extension: "ext.native".into(),
+        format: UsageFormat::Csv,
+        content: format!("tag,seconds,cost\n{rows}").into_bytes(),
+        from: None,
+        until: None,
+        tolerance: Money::ZERO,
+    }
+}
+
+#[tokio::test]
+async fn the_lines_add_up_to_the_minimum_wherever_they_are_told() {
+    let (workshop, ended) = short_life().await;
+    let cost = ended.cost.unwrap();
+    let sum = cost.items.iter().try_fold(Money::ZERO, |sum, item| sum.checked_add(item.cost)).unwrap();
+    assert_eq!((cost.charged, sum), (money("0.05"), money("0.05")), "{:#?}", cost.items);
+    let statement = document(&workshop).await;
+    let metered: Vec<(&str, Money)> =
+        statement.by_meter.iter().map(|one| (one.meter.as_str(), one.cost)).collect();
+    assert_eq!(metered, [("minimum", money("0.03")), ("vcpu", money("0.02"))]);
+    assert_eq!(statement.by_extension[0].upstream, money("0.05"));
+    let rows = format!("{},2,0.05\n", ended.sandbox_id);
+    let report = workshop.engine.reconcile_usage(&me(), &export(&rows)).await.unwrap();
+    assert_eq!((report.ok, report.matched, report.ours), (true, 1, money("0.05")), "{report:#?}");
+}
+
+#[tokio::test]
+async fn what_a_provider_bills_to_the_workspace_is_told_apart() {
+    let workshop = with_own_key(1_000).await;
+    pay_in(&workshop, "10").await;
+    let id = create(&workshop.engine, 100).await.unwrap().sandbox_id;
+    workshop.clock.advance(Dur::from_secs(10));
+    workshop.engine.destroy(&me(), id).await.unwrap();
+    let statement = document(&workshop).await;
+    let [total] = &statement.by_extension[..] else { panic!("{statement:#?}") };
+    assert_eq!((total.extension.as_str(), total.provider_key), ("ext.native", ProviderKey::Own));
+    assert_eq!((total.upstream, total.fee, statement.charged), (money("0.1"), money("0.01"), money("0.01")));
+    assert_eq!(statement.by_meter[0].provider_key, ProviderKey::Own);
+    let month = statement.month.parse().unwrap();
+    let text = workshop.engine.statement(&me(), month, Some(ACCOUNT), StatementFormat::Csv).await.unwrap();
+    let table = pieces(text).await.concat();
+    assert!(table.contains("total,,upstream_own_key,,0.10,,USD,,ext.native,"), "{table}");
+    assert!(table.contains("total,,fee_own_key,,0.01,,USD,,ext.native,"), "{table}");
+    // The export of the platform's account cannot have it.
+    let report = workshop.engine.reconcile_usage(&me(), &export("")).await.unwrap();
+    assert_eq!((report.ok, report.own_key, report.ours), (true, 1, Money::ZERO), "{report:#?}");
+    let report = workshop.engine.reconcile_usage(&me(), &export(&format!("{id},10,0.1\n"))).await.unwrap();
+    assert_eq!((report.ok, report.only_theirs.len()), (false, 1), "{report:#?}");
 }
 
 #[tokio::test]

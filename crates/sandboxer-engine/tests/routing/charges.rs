@@ -102,3 +102,30 @@ async fn a_first_that_wins_after_all_is_held_at_its_own_price() {
     assert_eq!(balance(&site, &format!("held:{ACCOUNT}")).await, sandbox.quote.amount);
     assert_eq!(end(&site, &sandbox).await, (money("999.9"), money("0.1"), Money::ZERO));
 }
+
+#[tokio::test]
+async fn what_is_lost_has_a_hint_that_fits_its_place() {
+    for (one, said) in
+        [(Provider::metered("ext.one"), "the provider"), (Provider::new("ext.one"), "the machine")]
+    {
+        let mut plan = Blueprint::of(&[&one]);
+        plan.profile = "extension: ext.one\n".into();
+        plan.prices = vec![("ext.one", "0.01")];
+        let site = plan.build().await;
+        let transfer = Transfer {
+            id: "paid in".into(),
+            kind: Kind::Credit,
+            from: WORLD.into(),
+            to: ACCOUNT.into(),
+            amount: money("1000"),
+            memo: String::new(),
+            time: site.engine.now(),
+        };
+        site.store.transfer(&transfer).await.unwrap();
+        let made = site.create().await.unwrap();
+        one.lose();
+        let ended = site.reborn().await.get(&me(), made.sandbox_id).await.unwrap();
+        let told = format!("{:?}", ended.failure);
+        assert!(told.contains(said), "{told}");
+    }
+}

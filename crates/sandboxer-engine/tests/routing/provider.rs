@@ -85,6 +85,11 @@ impl Provider {
         self.script(|script| *script = Script::default());
     }
 
+    /// It has none of them any more, and nobody asked for that.
+    pub(crate) fn lose(&self) {
+        self.world().living.clear();
+    }
+
     pub(crate) fn living(&self) -> usize {
         self.world().living.len()
     }

@@ -60,14 +60,41 @@ async fn two_secrets_sign_while_they_overlap() {
     // An overlap of nothing ends the old one at once, and what is over leaves the disk.
     let third = engine.webhook_rotate(&admin(), id, Some(Dur::default())).await.unwrap();
     assert_eq!((third.webhook.secrets.len(), secrets_kept(&workshop)), (1, 1));
-    for _ in 0..6 {
+    for _ in 0..3 {
         engine.webhook_rotate(&admin(), id, None).await.unwrap();
     }
+    let many = engine.webhook_rotate(&admin(), id, None).await.err().unwrap();
+    assert_eq!(many.kind(), ErrorKind::Conflict, "a secret that was promised a day is not dropped: {many:?}");
     assert_eq!(secrets_kept(&workshop), 4, "not for ever more");
+    // A short overlap ends nothing that was promised more.
+    workshop.clock.advance(Dur::from_secs(86_401));
+    engine.webhook_rotate(&admin(), id, None).await.unwrap();
+    let short = engine.webhook_rotate(&admin(), id, Some(Dur::from_secs(60))).await.unwrap();
+    let mut ends: Vec<_> = short.webhook.secrets.iter().filter_map(|secret| secret.expires_at).collect();
+    ends.sort();
+    let now = engine.now();
+    assert_eq!(ends, [Dur::from_secs(60).after(now), Dur::from_secs(86_400).after(now)]);
     let long = engine.webhook_rotate(&admin(), id, Some(Dur::from_secs(31 * 86_400))).await.err().unwrap();
     assert_eq!(long.kind(), ErrorKind::InvalidInput);
     engine.webhook_remove(&admin(), id).await.unwrap();
     assert_eq!(secrets_kept(&workshop), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_secret_is_replaced_by_a_new_one() {
+    let workshop = workshop().await;
+    let engine = &workshop.engine;
+    let receiver = Receiver::fine().await;
+    let id = hook(engine, &receiver.url, &["*"]).await.webhook.webhook_id;
+    for entry in std::fs::read_dir(workshop.folder.path().join("secrets")).unwrap().map(Result::unwrap) {
+        std::fs::remove_file(entry.path()).unwrap();
+    }
+    let lost = engine.webhook_test(&admin(), id).await.unwrap();
+    assert!(lost.error.unwrap().contains(&format!("webhooks rotate {id}")));
+    let new = engine.webhook_rotate(&admin(), id, None).await.unwrap();
+    assert!(engine.webhook_test(&admin(), id).await.unwrap().delivered);
+    let sent = receiver.requests().pop().unwrap();
+    assert_eq!((signatures(&sent), signed_by(&sent, &new.secret)), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,7 +67,7 @@ async fn amounts_that_cannot_be_are_refused_with_the_reason() {
         (json!("0.0000000001"), "nine decimals"),
         (json!("9999999999999999999999"), "too large"),
         (json!("1000000001"), "the most is"),
-        (json!(5), "a string"),
+        (json!(5), "a string such as \"5.00\""),
     ] {
         let body = json!({ "amount": amount, "account": "org:acme" });
         let (status, told) = error(server.post("/v1/credits").json(&body).send().await.unwrap()).await;

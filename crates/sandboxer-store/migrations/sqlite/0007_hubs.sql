@@ -4,7 +4,15 @@ CREATE TABLE hubs (
     -- The name of the sink that its deliveries are queued under.
     sink      TEXT NOT NULL PRIMARY KEY,
     -- As those of webhooks.
-    patterns  TEXT NOT NULL
+    patterns  TEXT NOT NULL,
+    -- When a process that runs for long and has its URL said so last.
+    told_at   INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Until when a sink asked to be left alone, by whichever process it was asked.
+CREATE TABLE pauses (
+    sink      TEXT    NOT NULL PRIMARY KEY,
+    until     INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- The same statement serves webhooks and hubs.

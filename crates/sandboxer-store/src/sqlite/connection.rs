@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::fault::{Attempt, Fault, is_busy};
@@ -24,6 +25,8 @@ const READERS: usize = 8;
 const STATEMENTS: usize = 256;
 /// Writes between two tidyings; about a thousand pages.
 const WRITES: u32 = 64;
+/// Pages; 8 MiB.
+const LONG_LOG: i64 = 2_048;
 /// In WAL mode a commit then survives the death of the process at once, and that of the machine after the next
 /// checkpoint; the file stays consistent in either case. The log is cut back to 16 MiB after a burst. A commit that finds
 /// it longer than 16384 pages (64 MiB) empties it itself, and waits for the disk; the rule is that [`Tidy`] did so long
@@ -57,9 +60,10 @@ impl Writer {
     /// Runs a transaction. Nothing of it stays when it fails.
     pub(super) async fn transaction<T>(
         &mut self,
+        deadline: Instant,
         work: impl FnOnce(&Connection) -> Attempt<T>,
     ) -> Attempt<T> {
-        self.begin().await?;
+        self.begin(deadline).await?;
         let outcome = self.finish(work);
         if outcome.as_ref().is_err_and(|fault| fault.spoils_connection()) {
             self.connection = None;
@@ -69,8 +73,7 @@ impl Writer {
 
     /// Takes the right to write, which one process has at a time. A transaction that reads first and writes later would
     /// fail when another process writes in between.
-    async fn begin(&mut self) -> Attempt<()> {
-        let deadline = Instant::now() + PATIENCE;
+    async fn begin(&mut self, deadline: Instant) -> Attempt<()> {
         let mut tries = 0;
         loop {
             let connection = self.connection()?;
@@ -160,6 +163,11 @@ impl Readers {
     }
 }
 
+/// Takes what it can without making another process wait. How many pages the log has.
+fn checkpoint(connection: &Connection) -> Attempt<i64> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))?)
+}
+
 /// Empties the log into the file every now and then, beside the writes. A checkpoint waits for the disk, some tens of
 /// milliseconds, and by default SQLite lets one commit in every few dozen do so.
 #[derive(Debug, Default)]
@@ -169,18 +177,22 @@ pub(super) struct Tidy {
 }
 
 impl Tidy {
-    pub(super) fn after_write(&self, readers: &Arc<Readers>) {
+    pub(super) fn after_write(&self, readers: &Arc<Readers>, writer: &Arc<AsyncMutex<Writer>>) {
         if self.writes.fetch_add(1, Ordering::Relaxed) + 1 < WRITES
             || self.running.swap(true, Ordering::AcqRel)
         {
             return;
         }
         self.writes.store(0, Ordering::Relaxed);
-        let (running, readers) = (Arc::clone(&self.running), Arc::clone(readers));
+        let (running, readers, writer) = (Arc::clone(&self.running), Arc::clone(readers), Arc::clone(writer));
         tokio::task::spawn_blocking(move || {
-            // Passive: takes what it can without making anybody wait.
-            let done = readers.read(|connection| {
-                Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+            // What was written meanwhile is still in the log, which begins anew only when nothing is. A log that has become
+            // long is emptied to the end while nobody here writes: the first turn left little to do.
+            let done = readers.read(checkpoint).and_then(|pages| {
+                if pages < LONG_LOG {
+                    return Ok(());
+                }
+                checkpoint(writer.blocking_lock().connection()?).map(drop)
             });
             if let Err(error) = done {
                 tracing::debug!(?error, "the log of the store could not be emptied");

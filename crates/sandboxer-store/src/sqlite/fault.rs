@@ -81,6 +81,9 @@ pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
     code(error).is_some_and(|code| code & 0xff == 19)
 }
 
+/// SQLITE_BUSY.
+const BUSY: i32 = 5;
+
 /// SQLite's result code → kind, retry, message and hint. One row per thing that a user can do something about.
 fn classify(code: i32) -> (ErrorKind, Retry, &'static str, &'static str) {
     use ErrorKind::{Conflict, NoSpace, StoreFailed};
@@ -128,16 +131,20 @@ fn classify(code: i32) -> (ErrorKind, Retry, &'static str, &'static str) {
     }
 }
 
-fn translate(error: rusqlite::Error, path: &Path) -> Error {
-    let (kind, retry, message, hint) = match code(&error) {
-        Some(code) => classify(code),
-        None => classify(0),
-    };
+/// Another process or another caller held the right to write for too long.
+pub(super) fn locked(path: &Path) -> Error {
+    told(classify(BUSY), path)
+}
+
+fn told((kind, retry, message, hint): (ErrorKind, Retry, &str, &str), path: &Path) -> Error {
     Error::new(kind, format!("{message}: {}", path.display()))
         .with_retry(retry)
         .with_hint(hint)
         .with_context("path", path.display().to_string())
-        .with_source(error)
+}
+
+fn translate(error: rusqlite::Error, path: &Path) -> Error {
+    told(classify(code(&error).unwrap_or(0)), path).with_source(error)
 }
 
 /// An error of the file system around the store.
@@ -146,9 +153,13 @@ pub(super) fn from_io(error: std::io::Error, doing: &str, path: &Path) -> Error 
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             (ErrorKind::NoSpace, "free some space on its file system")
         }
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+        std::io::ErrorKind::PermissionDenied => {
             (ErrorKind::StoreFailed, "choose a directory that this user may write")
         }
+        std::io::ErrorKind::ReadOnlyFilesystem => (
+            ErrorKind::StoreFailed,
+            "its file system is read-only: mount it for writing, or choose another directory",
+        ),
         _ => (ErrorKind::StoreFailed, "choose another directory for the store"),
     };
     let retry = if kind == ErrorKind::NoSpace { Retry::Temporary } else { Retry::Permanent };

@@ -18,6 +18,8 @@ mod plans;
 mod post;
 mod transfer;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -32,6 +34,9 @@ use super::fault::Attempt;
 use crate::ledger::{Audit, Books, EntryFilter, Ledger, MeterFilter, OwnKey, Transfer};
 
 pub(super) use transfer::Queue;
+
+/// How long a sign of life waits to be written. The next one says the same.
+const SIGN_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a change of a sandbox does to the books, in the transaction of the change.
 pub(super) fn apply(connection: &Connection, record: &SandboxRecord, books: &Books) -> Attempt<()> {
@@ -86,7 +91,8 @@ impl Ledger for SqliteStore {
         if !self.read("seen_alive", |c| meters::is_news(c, sandbox, at))? {
             return Ok(());
         }
-        self.write("seen_alive", |c| meters::seen_alive(c, sandbox, at, usage)).await
+        // Whoever looks at a sandbox does not wait for another process because of this.
+        self.write_within(SIGN_PATIENCE, "seen_alive", |c| meters::seen_alive(c, sandbox, at, usage)).await
     }
 
     async fn last_alive(&self, sandbox: SandboxId) -> Result<Option<(Timestamp, Option<Usage>)>> {

@@ -13,7 +13,8 @@ use crate::model::{Delivery, OutboxStats};
 /// An error's text is for people; a page of HTML from a proxy is not.
 const LONGEST_ERROR: usize = 1_000;
 
-pub(super) const IS_DUE: &str = "SELECT 1 FROM outbox WHERE sink = ? AND head = 1 AND next_at <= ? LIMIT 1";
+pub(super) const IS_DUE: &str = "SELECT 1 FROM outbox WHERE sink = ?1 AND head = 1 AND next_at <= ?2 \
+    AND NOT EXISTS (SELECT 1 FROM pauses WHERE sink = ?1 AND until > ?2) LIMIT 1";
 pub(super) const DUE: &str = "SELECT o.id, o.attempts, e.json, o.created_at \
                    FROM outbox o INDEXED BY outbox_due CROSS JOIN events e ON e.position = o.position \
                    WHERE o.sink = ? AND o.head = 1 AND o.next_at <= ? ORDER BY o.next_at, o.id LIMIT ?";
@@ -93,7 +94,19 @@ pub(super) fn release(connection: &Connection, owner: &str, now: Timestamp) -> A
     Ok(done as u64)
 }
 
-/// What waits for its next try is due now. Whoever leaves a webhook alone sees by its version that this is over.
+/// Leaves a sink alone, whoever delivers.
+pub(super) fn pause(connection: &Connection, sink: &str, until: Timestamp) -> Attempt<()> {
+    query(
+        "INSERT INTO pauses (sink, until) VALUES (?, ?) \
+         ON CONFLICT (sink) DO UPDATE SET until = max(until, excluded.until)",
+    )
+    .bind(sink)
+    .bind(micros(until))
+    .run(connection)?;
+    Ok(())
+}
+
+/// What waits for its next try is due now, and a pause is over.
 pub(super) fn hurry(connection: &Connection, sink: &str, now: Timestamp) -> Attempt<u64> {
     let done = query(
         "UPDATE outbox SET next_at = ?1 WHERE sink = ?2 AND head = 1 AND next_at > ?1 AND claimed_by IS NULL",
@@ -101,7 +114,7 @@ pub(super) fn hurry(connection: &Connection, sink: &str, now: Timestamp) -> Atte
     .bind(micros(now))
     .bind(sink)
     .run(connection)?;
-    query("UPDATE webhooks SET version = version + 1 WHERE id = ?").bind(sink).run(connection)?;
+    query("DELETE FROM pauses WHERE sink = ?").bind(sink).run(connection)?;
     Ok(done as u64)
 }
 

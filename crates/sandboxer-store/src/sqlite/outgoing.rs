@@ -15,7 +15,8 @@ use super::{hubs, outbox};
 use crate::outgoing::{DeadLetter, DeadLetterFilter, Disabled, Outgoing, Outlet, SinkStats, WebhookRecord};
 
 pub(super) const WEBHOOKS_DUE: &str = "SELECT w.doc, w.version FROM webhooks w WHERE w.disabled_reason IS NULL \
-    AND EXISTS (SELECT 1 FROM outbox o INDEXED BY outbox_due WHERE o.sink = w.id AND o.head = 1 AND o.next_at <= ?)";
+    AND EXISTS (SELECT 1 FROM outbox o INDEXED BY outbox_due WHERE o.sink = w.id AND o.head = 1 AND o.next_at <= ?1) \
+    AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.sink = w.id AND p.until > ?1)";
 
 #[async_trait]
 impl Outgoing for SqliteStore {
@@ -80,12 +81,22 @@ impl Outgoing for SqliteStore {
         self.read("hubs", hubs::list)
     }
 
-    async fn hub_forget(&self, sink: &str) -> Result<Option<u64>> {
-        if self.told.iter().any(|told| told == sink) {
-            return Err(Error::new(ErrorKind::IllegalState, format!("`{sink}` is in use"))
-                .with_hint("take its URL out of the configuration and the environment first"));
+    async fn hubs_told(&self, now: Timestamp) -> Result<()> {
+        if self.told.is_empty() {
+            return Ok(());
         }
-        self.write("hub_forget", |c| hubs::forget(c, sink)).await
+        self.write("hubs_told", |c| hubs::told(c, &self.told, now)).await
+    }
+
+    async fn hub_forget(&self, sink: &str, now: Timestamp) -> Result<Option<u64>> {
+        if self.told.iter().any(|told| told.name == sink) {
+            return Err(hubs::in_use(sink));
+        }
+        self.write("hub_forget", |c| hubs::forget(c, sink, now)).await
+    }
+
+    async fn outbox_pause(&self, sink: &str, until: Timestamp) -> Result<()> {
+        self.write("outbox_pause", |c| outbox::pause(c, sink, until)).await
     }
 
     async fn sink_stats(&self) -> Result<Vec<SinkStats>> {
@@ -167,6 +178,8 @@ fn put(connection: &Connection, webhook: &WebhookRecord) -> Attempt<bool> {
     .bind(webhook.id.to_string())
     .bind(webhook.version as i64)
     .run(connection)?;
+    // Whoever changes an endpoint wants it served as it is now.
+    query("DELETE FROM pauses WHERE sink = ?").bind(webhook.id.to_string()).run(connection)?;
     Ok(done == 1)
 }
 
@@ -201,6 +214,7 @@ fn remove(connection: &Connection, id: WebhookId) -> Attempt<WebhookRecord> {
         "DELETE FROM webhooks WHERE id = ?",
         "DELETE FROM outbox WHERE sink = ?",
         "DELETE FROM dead_letters WHERE sink = ?",
+        "DELETE FROM pauses WHERE sink = ?",
     ] {
         query(statement).bind(&sink).run(connection)?;
     }

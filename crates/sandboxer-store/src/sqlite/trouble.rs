@@ -1,10 +1,13 @@
 //! The store after trouble: it says what is wrong, and works again once that is over.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use sandboxer_core::{Error, ErrorKind, Retry};
+use tokio::time::Instant;
 
+use super::connection::PATIENCE;
 use super::fault::{Attempt, Fault};
 use super::{SqliteStore, StoreOptions};
 use crate::model::{Idempotency, Replay};
@@ -53,7 +56,7 @@ async fn a_transaction_that_sqlite_ended_by_itself_is_told_as_what_it_was() {
         .writer
         .lock()
         .await
-        .transaction(|connection| {
+        .transaction(Instant::now() + PATIENCE, |connection| {
             // As SQLite does by itself on some errors; the rollback that follows then fails.
             connection.execute_batch("ROLLBACK")?;
             Err(Error::new(ErrorKind::Conflict, "as it was").into())
@@ -78,6 +81,32 @@ async fn what_fails_in_the_middle_leaves_nothing() {
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::Internal);
     let answer = store.idempotency_begin(&request("k", 1), Timestamp::UNIX_EPOCH).await.unwrap();
     assert_eq!(answer, Replay::New);
+}
+
+#[tokio::test]
+async fn a_file_that_was_replaced_is_noticed() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("store.db");
+    let store = SqliteStore::open(&path, StoreOptions::default()).await.unwrap();
+    store.ping().await.unwrap();
+    std::fs::rename(&path, home.path().join("away.db")).unwrap();
+    let gone = store.ping().await.unwrap_err();
+    assert_eq!((gone.kind(), gone.retry()), (ErrorKind::StoreFailed, Retry::Permanent), "{gone:?}");
+    std::fs::write(&path, "another").unwrap();
+    assert!(store.ping().await.unwrap_err().to_string().contains("replaced"));
+    std::fs::rename(home.path().join("away.db"), &path).unwrap();
+    store.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn patience_is_counted_from_the_call_on() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("store.db"), StoreOptions::default()).await.unwrap();
+    let _writes = store.writer.lock().await;
+    let outcome = store.write_within(Duration::from_millis(20), "test", |_| Ok(())).await;
+    let error = outcome.unwrap_err();
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::StoreFailed, Retry::Temporary), "{error:?}");
+    assert!(error.to_string().contains("locked"), "{error:?}");
 }
 
 #[tokio::test]

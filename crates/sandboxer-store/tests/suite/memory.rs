@@ -50,7 +50,9 @@ pub(crate) async fn failures_are_kept_until_a_success(place: &dyn Place) {
     let past = place.open().await.route_past("a").await.unwrap();
     assert_eq!(past.breakers.len(), 2, "one for a class");
     assert!(past.breakers.contains(&(x.clone(), made)));
-    store.route_ready(&x, "a", Dur::ZERO, at(6)).await.unwrap();
+    store.route_ready(&x, "a", Dur::from_secs(2), at(6)).await.unwrap();
+    assert_eq!(store.route_past("a").await.unwrap().breakers.len(), 2, "that one began before they failed");
+    store.route_ready(&x, "a", Dur::from_secs(1), at(6)).await.unwrap();
     assert!(store.route_past("a").await.unwrap().breakers.is_empty());
 }
 
@@ -116,4 +118,13 @@ pub(crate) async fn limits_hold_for_all_together(place: &dyn Place) {
         7,
         "the others live as well"
     );
+    assert_eq!(
+        store.route_slots(&extension, &limits, at(3_600)).await.unwrap().living,
+        0,
+        "nobody has looked, and their time is over"
+    );
+    let made = put(&*store, record(), State::Provisioning).await;
+    store.route_slot_take(&extension, made.record.id(), &limits, at(3_600)).await.unwrap();
+    let creating = async |second| store.route_slots(&extension, &limits, at(second)).await.unwrap().creating;
+    assert_eq!((creating(30).await, creating(31).await), (1, 0), "its maker has said nothing for too long");
 }

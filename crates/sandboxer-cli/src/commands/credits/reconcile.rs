@@ -95,6 +95,12 @@ fn print(report: &UsageReport, printer: &Printer) -> Outcome<()> {
         printer.line("")?;
         rows.print(printer)?;
     }
+    if report.own_key > 0 {
+        printer.note(&format!(
+            "left out, because they are on the bills of workspaces with their own key: {}",
+            report.own_key
+        ));
+    }
     if report.more_malformed > 0 {
         printer.note(&format!("{} further rows cannot be read", report.more_malformed));
     }

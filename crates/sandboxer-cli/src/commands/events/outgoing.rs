@@ -76,11 +76,25 @@ async fn replay(args: ReplayArgs, api: &dyn Api) -> Outcome<u64> {
     for number in numbers {
         requests.push(ReplayRequest { delivery_id: Some(number), ..ReplayRequest::default() });
     }
-    let mut replayed = 0;
+    // One that cannot be sent again holds up no other.
+    let (mut replayed, mut refused) = (0, Vec::new());
     for request in &requests {
-        replayed += api.replay(request).await?;
+        match api.replay(request).await {
+            Ok(queued) => replayed += queued,
+            Err(error) => refused.push(error),
+        }
     }
-    Ok(replayed)
+    let others = refused.len().saturating_sub(1);
+    match refused.into_iter().next() {
+        None => Ok(replayed),
+        Some(error) if requests.len() == 1 => Err(error.into()),
+        Some(error) => {
+            let more = if others == 0 { String::new() } else { format!(", and {others} more") };
+            let message = format!("{replayed} were queued again; not queued: {error}{more}");
+            let hint = error.hint().unwrap_or("`sandboxer events dead` shows what is left").to_owned();
+            Err(sandboxer_core::Error::new(error.kind(), message).with_hint(hint).into())
+        }
+    }
 }
 
 fn sinks(items: Vec<SinkStats>, printer: &Printer) -> Outcome<()> {

@@ -107,6 +107,13 @@ fn who_is_asked() {
         asked(&profile("extension: ext.b\nroute: {fallback: [ext.x]}\n"), &plain),
         ["ext.b", "ext.x", "ext.last"]
     );
+    let more = request(RouteSpec { fallback: words(&["ext.y"]), ..RouteSpec::default() });
+    assert_eq!(asked(&profile("extension: ext.b\n"), &more), ["ext.b", "ext.y", "ext.last"]);
+    assert_eq!(
+        asked(&profile(""), &more),
+        ["ext.a", "ext.b", "ext.y", "ext.last"],
+        "a fallback replaces nobody"
+    );
     let only = CreateRequest { extension: Some("ext.q".into()), ..CreateRequest::default() };
     assert_eq!(asked(&profile("extension: ext.b\n"), &only), ["ext.q"]);
     let named = profile("route: {order: [ext.special]}\n");

@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use sandboxer_core::ledger::{Entry, FEES, Kind, WORLD, check_amount, check_name};
 use sandboxer_core::{Error, ErrorKind, Result};
 use tokio::sync::{MutexGuard, oneshot};
+use tokio::time::Instant;
 
 use super::accounts::require_written_out;
 use super::batch;
 use crate::ledger::Transfer;
 use crate::sqlite::SqliteStore;
-use crate::sqlite::connection::Writer;
+use crate::sqlite::connection::{PATIENCE, Writer};
 use crate::sqlite::fault::Attempt;
 
 /// Written together at most; some milliseconds of work.
@@ -102,11 +103,12 @@ async fn lead(store: &SqliteStore, mut writer: MutexGuard<'_, Writer>, batch: Ve
         let _ = one.answer.send(answer);
     }
     drop(writer);
-    store.tidy.after_write(&store.readers);
+    store.tidy.after_write(&store.readers, &store.writer);
 }
 
 async fn attempt(writer: &mut Writer, transfers: &[&Transfer]) -> Attempt<Vec<Answer>> {
-    writer.transaction(|connection| batch::write(connection, transfers)).await
+    let deadline = Instant::now() + PATIENCE;
+    writer.transaction(deadline, |connection| batch::write(connection, transfers)).await
 }
 
 /// What can be seen without looking at the books.

@@ -46,9 +46,12 @@ pub(super) fn add(
         .bind(micros(digest.updated_at))
         .bind(serde_json::to_string(&window)?)
         .run(connection)?;
-    query("DELETE FROM route_breakers WHERE extension = ? AND host = ?")
+    // A create that began before a failure says nothing about what was after it.
+    let took = i64::try_from(took.as_millis()).unwrap_or(i64::MAX).saturating_mul(1_000);
+    query("DELETE FROM route_breakers WHERE extension = ? AND host = ? AND last_at <= ?")
         .bind(&backend.extension)
         .bind(&backend.host)
+        .bind(micros(now).saturating_sub(took))
         .run(connection)?;
     Ok(digest)
 }

@@ -12,15 +12,18 @@ use crate::sqlite::fault::Attempt;
 use crate::sqlite::query::query;
 use crate::sqlite::rows::micros;
 
-/// A slot whose sandbox is not there any more counts for the rate only, while that looks back so far.
+/// A slot whose sandbox is not there any more counts for the rate only, while that looks back so far. One whose time is
+/// over is not there: its backend ended it, whether or not somebody has looked. Nor is one whose maker has said nothing
+/// for the time that a maker is believed.
 const TAKEN: &str = "\
     SELECT count(sandboxes.id), \
            count(CASE WHEN state IN ('requested', 'provisioning') THEN 1 END), \
-           count(CASE WHEN taken_at > ? THEN 1 END) \
+           count(CASE WHEN taken_at > ?1 THEN 1 END) \
     FROM route_slots LEFT JOIN sandboxes ON sandboxes.id = sandbox_id AND state <> 'destroyed' \
+         AND expires_at > ?4 AND (state NOT IN ('requested', 'provisioning') OR coalesce(lease_until, ?4) >= ?4) \
          AND (json_extract(doc, '$.extension') = route_slots.extension \
               OR json_extract(doc, '$.route.hedge.extension') = route_slots.extension) \
-    WHERE route_slots.extension = ? AND sandbox_id <> ?";
+    WHERE route_slots.extension = ?2 AND sandbox_id <> ?3";
 
 pub(super) fn taken(
     connection: &Connection,
@@ -34,6 +37,7 @@ pub(super) fn taken(
         .bind(window_start(limits, now))
         .bind(extension)
         .bind(but.map(|id| id.to_string()).unwrap_or_default())
+        .bind(micros(now))
         .one(connection, |row| {
             Ok(Slots {
                 living: number(row.get(0)?),
