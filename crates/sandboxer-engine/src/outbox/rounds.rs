@@ -79,11 +79,10 @@ impl Engine {
             match self.inner.store.webhooks_due(self.now()).await {
                 Ok(due) => {
                     for id in due.into_iter().map(|webhook| webhook.id) {
-                        if !busy.contains_key(&id) {
+                        busy.entry(id).or_insert_with(|| {
                             let engine = self.clone();
-                            let task = tasks.spawn(async move { engine.drain_webhook(id).await });
-                            busy.insert(id, task);
-                        }
+                            tasks.spawn(async move { engine.drain_webhook(id).await })
+                        });
                     }
                 }
                 Err(error) => tracing::warn!(error = ?error, "the webhooks cannot be read"),
