@@ -262,20 +262,6 @@ impl Engine {
         }
     }
 
-    /// Whether the maker of both lives and may still be at the slower one.
-    fn may_still_come(&self, stored: &Stored) -> Result<bool> {
-        let sandbox = &stored.record.sandbox;
-        let maker = sandbox.route.hedged.as_ref().map(|hedged| hedged.maker.as_str());
-        let is_there = maker.is_some_and(|maker| match maker {
-            "" => false,
-            maker if maker == self.inner.owner.as_str() => !self.inner.memory.dismissed.is_empty(),
-            maker => !Owner::is_gone(maker),
-        });
-        let longest = self.provision_limit(stored)?.as_std() + GRACE;
-        let longest = Dur::from_millis(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
-        Ok(is_there && longest.after(sandbox.created_at) > self.now())
-    }
-
     /// The same for a sandbox that lives: whoever should have done it may be gone.
     pub(crate) async fn settle_hedge(&self, stored: Stored) -> Stored {
         if stored.record.sandbox.route.hedge.is_none() || self.is_being_worked_on(&stored) {
@@ -296,6 +282,20 @@ impl Engine {
                 stored
             }
         }
+    }
+
+    /// Whether the maker of both lives and may still be at the slower one.
+    fn may_still_come(&self, stored: &Stored) -> Result<bool> {
+        let sandbox = &stored.record.sandbox;
+        let maker = sandbox.route.hedged.as_ref().map(|hedged| hedged.maker.as_str());
+        let is_there = maker.is_some_and(|maker| match maker {
+            "" => false,
+            maker if maker == self.inner.owner.as_str() => !self.inner.memory.dismissed.is_empty(),
+            maker => !Owner::is_gone(maker),
+        });
+        let longest = self.provision_limit(stored)?.as_std() + GRACE;
+        let longest = Dur::from_millis(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
+        Ok(is_there && longest.after(sandbox.created_at) > self.now())
     }
 }
 

@@ -77,7 +77,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     journal: Journal,
     /// The hubs that this process was told of.
-    told: Vec<Outlet>,
+    own_hubs: Vec<Outlet>,
     tidy: Tidy,
     transfers: ledger::Queue,
 }
@@ -93,13 +93,13 @@ impl SqliteStore {
             readers: Arc::new(Readers::new(path.clone())),
             writer: Arc::new(Mutex::new(Writer::new(path.clone(), first))),
             journal: Journal::new(options.source),
-            told: options.hubs,
+            own_hubs: options.hubs,
             tidy: Tidy::default(),
             transfers: ledger::Queue::default(),
             identity: Identity::of(&path)?,
             path,
         };
-        store.know_hubs(&store.told).await?;
+        store.know_hubs(&store.own_hubs).await?;
         Ok(store)
     }
 

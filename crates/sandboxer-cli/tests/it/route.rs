@@ -61,6 +61,21 @@ fn wishes_decide_and_constraints_hold() {
 }
 
 #[test]
+fn a_host_that_is_asked_for_keeps_services_elsewhere_out() {
+    let home = Home::new();
+    let explain = ["route", "explain", "--profile", "profile.burst-sandbox", "--host", "local", "--json"];
+    let told = home.run(explain).json();
+    let offers = told["route"]["offers"].as_array().unwrap();
+    let stub = offers.iter().find(|offer| offer["extension"] == "ext.saas-stub").unwrap();
+    assert_eq!(stub["accepted"], false, "{stub}");
+    assert!(stub["reason"].as_str().unwrap().contains("host `local` was asked for"), "{stub}");
+    // Whoever names the service as well means it.
+    let both =
+        home.run(["route", "explain", "--extension", "ext.saas-stub", "--host", "local", "--json"]).json();
+    assert_eq!(both["extension"], "ext.saas-stub", "{both}");
+}
+
+#[test]
 fn the_configuration_has_its_say() {
     let home = Home::new();
     home.file(

@@ -27,6 +27,20 @@ fn store_key(workshop: &Workshop, key: &str) {
     vault(workshop).put("provider-1", key).unwrap();
 }
 
+/// Does nothing.
+fn command() -> ExecSpec {
+    ExecSpec {
+        exec_id: ExecId::generate(),
+        argv: vec!["true".into()],
+        cwd: None,
+        env: Default::default(),
+        user: None,
+        timeout: None,
+        tty: None,
+        stdin: false,
+    }
+}
+
 pub(crate) async fn with_own_key(fee_basis_points: u32) -> Workshop {
     let workshop = workshop().await;
     workshop.engine.keep_secrets_in(workshop.folder.path());
@@ -139,17 +153,7 @@ async fn a_life_in_the_workspaces_account_is_reached_with_its_key() {
     engine.keep_secrets_in(workshop.folder.path());
     assert_eq!(engine.get(&me(), id).await.unwrap().state, State::Ready);
     assert!(engine.inspect_sandbox(&me(), id).await.unwrap().backend.unwrap().alive);
-    let command = ExecSpec {
-        exec_id: ExecId::generate(),
-        argv: vec!["true".into()],
-        cwd: None,
-        env: Default::default(),
-        user: None,
-        timeout: None,
-        tty: None,
-        stdin: false,
-    };
-    engine.exec(&me(), id, command).await.unwrap();
+    engine.exec(&me(), id, command()).await.unwrap();
     engine.extend_ttl(&me(), id, Dur::from_secs(200)).await.unwrap();
     engine.pause(&me(), id).await.unwrap();
     engine.resume(&me(), id).await.unwrap();
@@ -243,17 +247,7 @@ async fn a_key_of_another_account_ends_nothing_and_charges_what_was_used() {
     for _ in 0..2 {
         assert_eq!(workshop.engine.get(&me(), id).await.unwrap().state, State::Ready, "nobody knows better");
     }
-    let spec = ExecSpec {
-        exec_id: ExecId::generate(),
-        argv: vec!["true".into()],
-        cwd: None,
-        env: Default::default(),
-        user: None,
-        timeout: None,
-        tty: None,
-        stdin: false,
-    };
-    assert!(workshop.engine.exec(&me(), id, spec).await.is_err());
+    assert!(workshop.engine.exec(&me(), id, command()).await.is_err());
     workshop.engine.reconcile().await.unwrap();
     store_key(&workshop, RENEWED);
     assert!(workshop.engine.get(&me(), id).await.unwrap().state.is_usable());

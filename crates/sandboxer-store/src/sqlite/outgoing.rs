@@ -82,14 +82,14 @@ impl Outgoing for SqliteStore {
     }
 
     async fn hubs_told(&self, now: Timestamp) -> Result<()> {
-        if self.told.is_empty() {
+        if self.own_hubs.is_empty() {
             return Ok(());
         }
-        self.write("hubs_told", |c| hubs::told(c, &self.told, now)).await
+        self.write("hubs_told", |c| hubs::told(c, &self.own_hubs, now)).await
     }
 
     async fn hub_forget(&self, sink: &str, now: Timestamp) -> Result<Option<u64>> {
-        if self.told.iter().any(|told| told.name == sink) {
+        if self.own_hubs.iter().any(|hub| hub.name == sink) {
             return Err(hubs::in_use(sink));
         }
         self.write("hub_forget", |c| hubs::forget(c, sink, now)).await
