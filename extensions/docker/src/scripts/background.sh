@@ -29,8 +29,17 @@ if [ "$limit" -gt 0 ]; then
         nap=$!
         trap 'kill "$nap"; exit' TERM
         wait "$nap"
+        # From here on it finishes, although the init ends with the first of the tree that is killed.
+        trap '' TERM
         echo 1 >"$own/timed_out"
-        exec /bin/sh -c "$end" sandboxer "$id" 9 tree "$how"
+        tries=0
+        # The init may not have begun yet.
+        while [ ! -e "$own/over" ] && [ $tries -lt 100 ]; do
+            /bin/sh -c "$end" sandboxer "$id" 9 tree "$how"
+            [ $? = 3 ] || break
+            tries=$((tries + 1))
+            sleep 0.1
+        done
     ) &
     watch=$!
 fi
@@ -38,7 +47,9 @@ reaper=-s
 if [ "$how" = loose ]; then reaper=; fi
 SANDBOXER_EXEC=$id /sbin/docker-init $reaper -- "$@" >"$own/o" 2>"$own/e"
 code=$?
+: >"$own/over"
 for helper in $holder $watch; do kill "$helper"; done
+if [ -n "$watch" ]; then wait "$watch"; fi
 # Something that it left running may hold the output open; that is not waited for.
 tries=0
 while [ $tries -lt 20 ]; do
