@@ -123,8 +123,23 @@ impl Bill {
         Ok(items.into_iter().map(|item| self.meter(sandbox, item, now, None, now)).collect())
     }
 
-    /// Ends the interval that runs, if one does. A clock that went back ends it where it began.
+    /// Ends the interval that runs, if one does; another one may follow. A clock that went back ends it where it began.
     pub fn stop(&mut self, sandbox: SandboxId, at: Timestamp, used: Option<&Usage>) -> Result<Vec<Meter>> {
+        self.end(sandbox, at, used, false)
+    }
+
+    /// Ends the last interval: what all of them are short of the minimum is a line of it.
+    pub fn finish(&mut self, sandbox: SandboxId, at: Timestamp, used: Option<&Usage>) -> Result<Vec<Meter>> {
+        self.end(sandbox, at, used, true)
+    }
+
+    fn end(
+        &mut self,
+        sandbox: SandboxId,
+        at: Timestamp,
+        used: Option<&Usage>,
+        is_last: bool,
+    ) -> Result<Vec<Meter>> {
         let Some(open) = self.open.take() else { return Ok(Vec::new()) };
         let end = at.max(open.since);
         self.ended = Some(end);
@@ -138,7 +153,9 @@ impl Bill {
         for item in &items {
             self.add(item)?;
         }
-        items.extend(self.add_up_to_minimum()?);
+        if is_last {
+            items.extend(self.add_up_to_minimum()?);
+        }
         Ok(items.into_iter().map(|item| self.meter(sandbox, item, open.since, Some(end), end)).collect())
     }
 
@@ -202,16 +219,14 @@ impl Bill {
         sum(self.items.iter().filter(|item| item.meter != MINIMUM).map(|item| item.cost))
     }
 
-    /// The line after which all of them come to the minimum, if it is more than what was used. What an earlier interval
-    /// was short of the minimum counts for those that follow: their line takes it off again.
+    /// The line after which all of them come to the minimum, if it is more than what was used.
     fn add_up_to_minimum(&mut self) -> Result<Option<Item>> {
         let missing = self.used()?.max(self.tariff.minimum).nanos() - self.spent()?.nanos();
-        if missing == 0 {
+        if missing <= 0 {
             return Ok(None);
         }
         let item = self.tariff.up_to_minimum(Money::from_nanos(missing));
         self.add(&item)?;
-        self.items.retain(|item| item.meter != MINIMUM || item.cost != Money::ZERO);
         Ok(Some(item))
     }
 

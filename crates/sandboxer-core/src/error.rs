@@ -101,6 +101,8 @@ kinds! {
     CleanupFailed, "cleanup_failed", 1, 502, Temporary;
     NoSpace, "no_space", 1, 507, Temporary;
     StoreFailed, "store_failed", 1, 500, Temporary;
+    /// Another process held the store for too long.
+    StoreBusy, "store_busy", 1, 503, Temporary;
     /// A defect of ours.
     Internal, "internal", 1, 500, Permanent;
 }
@@ -273,6 +275,13 @@ impl Error {
     #[must_use]
     pub fn without_effect(self) -> Self {
         self.with_context(Self::EFFECT.0, Self::EFFECT.1)
+    }
+
+    /// Takes that back, where something else may have been made.
+    #[must_use]
+    pub fn with_effect(mut self) -> Self {
+        self.0.context.retain(|(key, value)| (*key, value.as_str()) != Self::EFFECT);
+        self
     }
 
     pub fn had_no_effect(&self) -> bool {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use crate::capability::Capability;
 use crate::host::{Host, HostHealth, HostLoad, LOCAL};
 use crate::profile::{Placement, PlacementStrategy, Resources};
-use crate::route::Offer;
+use crate::route::{Offer, Refusal};
 
 /// A registered host as it stands now.
 #[derive(Clone, Debug)]
@@ -111,13 +111,7 @@ fn is_meant(host: &Host, word: &str) -> bool {
 }
 
 fn offers_of(extension: &Considered, groups: &[Group<'_>], wish: &Wish<'_>) -> Vec<Offer> {
-    let refused = |host: &str, reason: String| Offer {
-        extension: extension.id.clone(),
-        host: host.to_owned(),
-        accepted: false,
-        reason,
-        ..Offer::default()
-    };
+    let refused = |host: &str, reason: String| Offer::refused(&extension.id, host, Refusal::for_good(reason));
     let anywhere = wish.only.unwrap_or(LOCAL);
     let Some(capability) = &extension.capability else {
         return vec![refused(anywhere, "this extension is not installed".into())];
@@ -144,7 +138,7 @@ fn offers_of(extension: &Considered, groups: &[Group<'_>], wish: &Wish<'_>) -> V
         let mut fitting: Vec<&HostState> = Vec::new();
         for state in &group.hosts {
             match against(capability, state, wish) {
-                Some(reason) => others.push(refused(&state.host.name, reason)),
+                Some(why) => others.push(Offer::refused(&extension.id, &state.host.name, why)),
                 None => fitting.push(state),
             }
         }
@@ -166,25 +160,32 @@ fn offers_of(extension: &Considered, groups: &[Group<'_>], wish: &Wish<'_>) -> V
 }
 
 /// Why this host cannot take the sandbox of this extension; nothing when it can.
-pub fn against(capability: &Capability, state: &HostState, wish: &Wish<'_>) -> Option<String> {
+pub fn against(capability: &Capability, state: &HostState, wish: &Wish<'_>) -> Option<Refusal> {
     let HostState { host, health, load } = state;
+    if let Some(reason) = by_nature(capability, host, wish) {
+        return Some(Refusal::for_good(reason));
+    }
+    if let Some(until) = health.resting(wish.now) {
+        let reason = health.reason.as_deref().unwrap_or("it failed");
+        let failures = if health.failures == 1 { "failure" } else { "failures" };
+        let reason = format!("left alone until {until} after {} {failures}: {reason}", health.failures);
+        return Some(Refusal::until(until, reason));
+    }
+    let reason = full(host, load, wish.resources)?;
+    // What does not fit on it when it is empty never will.
+    let is_too_small = full(host, &HostLoad::default(), wish.resources).is_some();
+    Some(if is_too_small { Refusal::for_good(reason) } else { Refusal::full(wish.now, reason) })
+}
+
+fn by_nature(capability: &Capability, host: &Host, wish: &Wish<'_>) -> Option<String> {
     match (host.is_local(), capability.host_local, capability.host_ssh) {
         (true, false, _) => return Some("it cannot use the engine's own machine, only hosts by SSH".into()),
         (false, _, false) => return Some("it cannot use hosts that are reached by SSH".into()),
         _ => {}
     }
-    for region in &wish.regions {
-        if host.region.as_deref() != Some(*region) {
-            let there = host.region.as_deref().unwrap_or("no region");
-            return Some(format!("it is in {there}, and `{region}` is required"));
-        }
-    }
-    if let Some(until) = health.resting(wish.now) {
-        let reason = health.reason.as_deref().unwrap_or("it failed");
-        let failures = if health.failures == 1 { "failure" } else { "failures" };
-        return Some(format!("left alone until {until} after {} {failures}: {reason}", health.failures));
-    }
-    full(host, load, wish.resources)
+    let region = wish.regions.iter().find(|region| host.region.as_deref() != Some(**region))?;
+    let there = host.region.as_deref().unwrap_or("no region");
+    Some(format!("it is in {there}, and `{region}` is required"))
 }
 
 /// Which limit of the host one more sandbox would break.

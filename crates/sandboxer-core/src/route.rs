@@ -11,6 +11,7 @@ mod limits;
 mod merge;
 mod offer;
 mod rank;
+mod refusal;
 mod refuse;
 #[cfg(test)]
 mod tests;
@@ -25,4 +26,5 @@ pub use offer::{
     Attempt, AttemptOutcome, Backend, Hedged, Offer, OfferHealth, OfferLatency, OfferQuote, RouteDecision,
 };
 pub use rank::decide;
+pub use refusal::Refusal;
 pub use unmet::unmet;

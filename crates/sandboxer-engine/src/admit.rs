@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use sandboxer_core::route::{Backend, BreakerState, ExtensionLimits, Health};
+use jiff::Timestamp;
+use sandboxer_core::route::{Backend, BreakerState, ExtensionLimits, Health, Refusal};
 use sandboxer_core::{Dur, Error, ErrorKind, Result};
 use sandboxer_store::Stored;
 
 use crate::Engine;
 use crate::attempt::backend_of;
 use crate::placement::Scene;
+use crate::plan::rest;
 use crate::reroute::has_own_key;
 
 /// How long a try may take before somebody else may try as well.
@@ -54,8 +56,12 @@ pub(crate) fn is_ours(error: &Error) -> bool {
     error.context().iter().any(|(key, value)| (*key, value.as_str()) == OURS)
 }
 
-fn refused(reason: impl Into<String>) -> Error {
-    Error::new(ErrorKind::NoBackend, reason).with_context(OURS.0, OURS.1).without_effect()
+fn refused(why: Refusal, now: Timestamp) -> Error {
+    let error = Error::new(ErrorKind::NoBackend, why.reason).with_context(OURS.0, OURS.1).without_effect();
+    match rest(why.again_at.into_iter(), now) {
+        Some(rest) => error.with_retry_after(rest),
+        None => error,
+    }
 }
 
 impl Engine {
@@ -65,8 +71,8 @@ impl Engine {
     }
 
     /// Which limit one more sandbox would break, as the scene has it.
-    pub(crate) fn is_full(&self, scene: &Scene, extension: &str) -> Option<String> {
-        self.limits_of(extension)?.refuse(scene.slots.get(extension).copied()?)
+    pub(crate) fn is_full(&self, scene: &Scene, extension: &str) -> Option<Refusal> {
+        self.limits_of(extension)?.refuse(scene.slots.get(extension).copied()?, self.now())
     }
 
     /// Lets a create in, or says why not; then nothing was done there.
@@ -75,8 +81,8 @@ impl Engine {
         if let Some(limits) = self.limits_of(&backend.extension) {
             self.count_older(&backend.extension).await?;
             let take = self.inner.store.route_slot_take(&backend.extension, id, limits, self.now());
-            if let Some(reason) = take.await? {
-                return Err(refused(reason));
+            if let Some(why) = take.await? {
+                return Err(refused(why, self.now()));
             }
         }
         let past = self.past(profile).await;
@@ -86,7 +92,8 @@ impl Engine {
             // It failed for somebody else since the decision was made.
             Some(health) if health.state == BreakerState::Open => {
                 let reason = format!("it is left alone for a while: {}", health.breaker.reason);
-                return Err(refused(reason));
+                let why = Refusal { reason, again_at: health.breaker.until };
+                return Err(refused(why, self.now()));
             }
             Some(_) => {}
         }
@@ -94,7 +101,7 @@ impl Engine {
         let may = self.inner.store.route_probe(backend, PROBE.after(now), now).await?;
         self.inner.memory.forget_all();
         if !may {
-            return Err(refused("somebody else is trying it again"));
+            return Err(refused(Refusal::full(now, "somebody else is trying it again"), now));
         }
         Ok(Entry { probing: Some((self.clone(), backend.clone())) })
     }

@@ -120,7 +120,7 @@ impl Engine {
         if record.bill.as_ref().is_none_or(|bill| bill.settled) {
             return Ok(Money::default());
         }
-        let mut money = self.stop_meters(record, at, used)?;
+        let mut money = self.stop_meters(record, at, used, Bill::finish)?;
         let now = self.now();
         let Some(bill) = record.bill.as_mut() else { return Ok(money) };
         let (settlement, cost) = bill.settle()?;

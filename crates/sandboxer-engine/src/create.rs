@@ -53,7 +53,7 @@ impl Engine {
         Box::pin(self.create_shared(caller, request, plan, options, sharing)).await
     }
 
-    async fn create_shared(
+    pub(crate) async fn create_shared(
         &self,
         caller: &Caller,
         request: CreateRequest,
@@ -135,7 +135,9 @@ impl Engine {
         (record.bill, record.sandbox.quote) = self.open_bill(caller, &record).await?;
         let money = match &record.bill {
             Some(bill) if bill.held > sandboxer_core::Money::ZERO => self.hold_for(&record),
-            _ => Money::default(),
+            // Nothing to tell; only whose statement it will be on.
+            Some(_) => Money { facts: Vec::new(), ..self.hold_for(&record) },
+            None => Money::default(),
         };
         let now = record.sandbox.created_at;
         let mut about = json!({
@@ -316,54 +318,14 @@ impl Engine {
         }
         Ok(stored)
     }
-
-    /// A new sandbox from the profile and wishes of an old one, which is ended first.
-    pub async fn recreate(&self, caller: &Caller, id: SandboxId, options: CreateOptions) -> Result<Created> {
-        let old = self.load(caller, id).await?;
-        let request = recreate_request(&old);
-        // What cannot be made again is said before the old one is touched.
-        let plan = self.plan_for(caller, &request).await?;
-        plan.offer()?;
-        self.require_credits(caller, &old.record, &plan.quote).await?;
-        // It takes the place of the old one, also for those who share it, although it names its backend.
-        let sharing = Sharing { key: old.record.reuse_key.clone(), freely: None };
-        let request = as_caller(caller, request);
-        self.destroy(caller, id).await?;
-        let plan = self.plan_for(caller, &request).await?;
-        plan.offer()?;
-        self.create_shared(caller, request, plan, options, sharing).await
-    }
 }
 
 /// A key says what its holder is; only an operator may act on behalf of somebody else.
-fn as_caller(caller: &Caller, mut request: CreateRequest) -> CreateRequest {
+pub(crate) fn as_caller(caller: &Caller, mut request: CreateRequest) -> CreateRequest {
     if caller.actor != Actor::Adm {
         request.consumer.actor = caller.actor;
     }
     request
-}
-
-fn recreate_request(old: &Stored) -> CreateRequest {
-    let (sandbox, spec) = (&old.record.sandbox, &old.record.spec);
-    CreateRequest {
-        profile: Some(sandbox.profile.clone()),
-        scope: Some(sandbox.scope),
-        workspace: Some(sandboxer_core::request::WorkspaceRequest {
-            mode: Some(sandbox.workspace.mode),
-            access: Some(sandbox.workspace.access),
-            source: spec.workspace_source.clone(),
-        }),
-        inputs: spec.inputs.clone(),
-        ttl: Some(sandbox.ttl),
-        consumer: sandbox.consumer.clone(),
-        labels: sandbox.labels.clone(),
-        env: spec.variables.clone(),
-        extension: Some(sandbox.extension.clone()),
-        host: Some(sandbox.host.clone()),
-        max_cost: sandbox.route.max_cost_total,
-        allow_degraded: spec.allow_degraded,
-        ..CreateRequest::default()
-    }
 }
 
 fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Error {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::{Notes, Ready};
 use crate::destroy::Ending;
+use crate::plan::{ATTEMPTS, explained};
 use crate::{Engine, fault};
 
 /// How long a lease is believed without a word from its owner.
@@ -147,10 +148,12 @@ impl Engine {
         }
     }
 
-    /// Records why a create failed and removes what it left. The answer is always the first error.
+    /// Records why a create failed and removes what it left. The answer is always the first error, with the sandbox that
+    /// it was about, what was tried, and what could not be removed.
     async fn give_up(&self, stored: Stored, error: Error) -> Error {
         // First directly: somebody who destroyed the sandbox meanwhile may have looked before it was there.
-        let tag = stored.record.id().to_string();
+        let (id, route) = (stored.record.id(), stored.record.sandbox.route.clone());
+        let tag = id.to_string();
         if !error.had_no_effect()
             && let Ok(extension) = self.extension_of(&stored.record).await
             && let Err(cleanup) = extension.teardown(&stored.record.sandbox.host, &tag, None).await
@@ -162,11 +165,31 @@ impl Engine {
         } else {
             Ending::failed(reason::CREATE_FAILED, &error)
         };
-        if let Err(cleanup) = self.end(stored, ending).await {
-            tracing::error!(error = ?cleanup, "a failed create could not be cleaned up; it will be tried again");
+        let ended = self.end(stored, ending).await;
+        let is_told = error.context().iter().any(|(key, _)| *key == ATTEMPTS);
+        let error = if is_told || route.attempts.is_empty() { error } else { explained(error, &route) };
+        let error = error.with_context("sandbox_id", tag);
+        match ended {
+            Ok(_) => error,
+            Err(cleanup) => {
+                tracing::error!(error = ?cleanup, "a failed create could not be cleaned up; it will be tried again");
+                with_remains(error, id, &cleanup)
+            }
         }
-        error
     }
+}
+
+/// What a failed create left is not hidden behind why it failed.
+fn with_remains(error: Error, id: SandboxId, cleanup: &Error) -> Error {
+    let left = format!(
+        "{id} could not be taken down ({}) and is tried again; `sandboxer get {id}` shows it",
+        cleanup.chain().join(": ")
+    );
+    let hint = match error.hint() {
+        Some(hint) => format!("{hint}; {left}"),
+        None => left,
+    };
+    error.with_hint(hint).with_context("cleanup", cleanup.chain().join(": "))
 }
 
 fn report(declared: &IsolationReport, handle: &Handle) -> IsolationReport {

@@ -66,13 +66,18 @@ impl Engine {
                 self.dismiss(stored.record.id(), second_place, Some(second));
                 one
             }
+            // What is wrong with the request is wrong everywhere.
+            (Some(one), _) if one.outcome.as_ref().is_err_and(|error| error.class().is_none()) => {
+                self.dismiss(stored.record.id(), second_place, Some(second));
+                one
+            }
             // The first failed: the second is the only hope now.
             (Some(one), _) => {
                 let other = tried(second.await);
                 if let Err(error) = &other.outcome {
                     self.blame(&second_place, error, second_own).await;
                     self.second_failed(stored, &second_place, error, other.took).await;
-                    return one;
+                    return self.both_failed(stored, one, first_own, error).await;
                 }
                 match self
                     .prefer(stored, &second_place, one.outcome.as_ref().err().map(|e| (e, one.took)))
@@ -107,7 +112,8 @@ impl Engine {
                 Err(error) => {
                     self.blame(&second_place, error, second_own).await;
                     self.second_failed(stored, &second_place, error, other.took).await;
-                    tried(first.await)
+                    let one = tried(first.await);
+                    self.both_failed(stored, one, first_own, error).await
                 }
             },
             (None, None) => tried(first.await),
@@ -205,6 +211,19 @@ impl Engine {
             return;
         }
         stored.record.sandbox.route.hedge = None;
+    }
+
+    /// The first one's word counts, unless the second said that the request itself is at fault: then nobody else would do
+    /// better. The first may have kept its word after all.
+    async fn both_failed(&self, stored: &mut Stored, one: Tried, first_own: bool, second: &Error) -> Tried {
+        let Err(error) = &one.outcome else { return one };
+        if error.class().is_none() || second.class().is_some() {
+            return one;
+        }
+        let first = backend_of(stored);
+        self.blame(&first, error, first_own).await;
+        stored.record.sandbox.route.attempts.push(attempt(&first, error, one.took));
+        Tried { outcome: Err(second.clone().with_effect()), took: one.took }
     }
 
     /// Takes the slower one down while nobody waits, and clears the row.

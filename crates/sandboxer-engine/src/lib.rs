@@ -41,6 +41,7 @@ mod progress;
 mod reach;
 mod reconcile;
 mod reconcile_usage;
+mod recreate;
 mod refusal;
 mod reroute;
 mod restore;

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use sandboxer_core::host::HostSign;
 use sandboxer_core::placement::HostState;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::Slots;
+use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::tariff::{ProviderKey, Terms};
-use sandboxer_core::{Error, ErrorKind, Result, Retry};
+use sandboxer_core::{Error, ErrorKind, Result, Retry, State};
 
 use crate::health::Past;
 use crate::hosts::HostBook;
@@ -22,6 +24,27 @@ pub(crate) struct Scene {
     pub(crate) slots: BTreeMap<String, Slots>,
     /// Of extensions that somebody is charged for.
     pub(crate) terms: BTreeMap<String, Terms>,
+}
+
+impl Scene {
+    /// As it would be without this sandbox.
+    pub(crate) fn leave_out(&mut self, record: &SandboxRecord, now: Timestamp) {
+        let (sandbox, resources) = (&record.sandbox, &record.spec.resources);
+        if sandbox.state == State::Destroyed {
+            return;
+        }
+        if let Some(state) = self.hosts.iter_mut().find(|state| state.host.name == sandbox.host) {
+            let load = &mut state.load;
+            load.sandboxes = load.sandboxes.saturating_sub(1);
+            load.cpu = (load.cpu - resources.cpu.unwrap_or_default()).max(0.0);
+            load.memory_mb = load.memory_mb.saturating_sub(resources.memory_mb.unwrap_or_default());
+            load.disk_mb = load.disk_mb.saturating_sub(resources.disk_mb.unwrap_or_default());
+        }
+        // One whose time is over is not counted any more.
+        if let Some(slots) = self.slots.get_mut(&sandbox.extension).filter(|_| sandbox.expires_at > now) {
+            slots.living = slots.living.saturating_sub(1);
+        }
+    }
 }
 
 impl Engine {

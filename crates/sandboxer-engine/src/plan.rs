@@ -39,11 +39,13 @@ pub struct Plan {
 
 /// Where an error carries the offers, as JSON.
 const OFFERS: &str = "offers";
+/// And the tries.
+pub(crate) const ATTEMPTS: &str = "attempts";
 
 /// The error with every offer and every try, for programs.
 pub(crate) fn explained(error: Error, route: &RouteDecision) -> Error {
     let attempts = serde_json::to_string(&route.attempts).unwrap_or_default();
-    error.with_context(OFFERS, offers_text(route)).with_context("attempts", attempts)
+    error.with_context(OFFERS, offers_text(route)).with_context(ATTEMPTS, attempts)
 }
 
 /// The offers for programs.
@@ -89,7 +91,7 @@ impl Plan {
             .with_hint(
                 "`sandboxer create --dry-run` shows the route, `sandboxer extensions list` what is there",
             );
-            let ends = self.route.offers.iter().filter_map(|offer| offer.health.as_ref()?.until);
+            let ends = self.route.offers.iter().filter_map(|offer| offer.again_at);
             match rest(ends, self.decided_at) {
                 Some(rest) => error.with_retry_after(rest),
                 None => error.with_retry(Retry::Permanent),
@@ -106,11 +108,16 @@ impl Engine {
 
     /// The same at the prices of this caller.
     pub(crate) async fn plan_as(&self, caller: Option<&Caller>, request: &CreateRequest) -> Result<Plan> {
+        let scene = self.scene_of(caller, request).await?;
+        self.plan_on(&scene, request)
+    }
+
+    /// What a plan for this request looks at.
+    pub(crate) async fn scene_of(&self, caller: Option<&Caller>, request: &CreateRequest) -> Result<Scene> {
         request.validate()?;
         let entry = self.inner.catalog.get(request.profile_name())?;
         let asked = self.candidates(&self.route_of(&entry.profile, request));
-        let scene = self.scene_for(caller, &entry.profile.reference(), &asked).await?;
-        self.plan_on(&scene, request)
+        self.scene_for(caller, &entry.profile.reference(), &asked).await
     }
 
     /// The same on hosts that were read before.

@@ -125,10 +125,11 @@ impl Engine {
         let refused = route.offers.iter().filter(|offer| !offer.accepted);
         told.extend(refused.map(|offer| format!("{}: {}", offer.name(), offer.reason)));
         let past = self.past(&sandbox.profile).await;
-        let ends = route.offers.iter().filter(|offer| offer.accepted).filter_map(|offer| {
-            Health::of(past.breakers(&offer.backend()), self.now()).and_then(|health| health.breaker.until)
+        let ends = route.offers.iter().filter_map(|offer| match offer.accepted {
+            true => Health::of(past.breakers(&offer.backend()), self.now())?.breaker.until,
+            false => offer.again_at,
         });
-        let again = rest(ends, self.now()).or(last.retry_after());
+        let again = rest(ends, self.now()).into_iter().chain(last.retry_after()).min();
         let message = format!("no backend is left for {} ({})", sandbox.profile, told.join("; "));
         let hint = last.hint().unwrap_or("`sandboxer route explain` shows who is left alone until when");
         let mut error = explained(Error::new(ErrorKind::NoBackend, message).with_hint(hint), route);

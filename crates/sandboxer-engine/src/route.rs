@@ -10,7 +10,7 @@ use sandboxer_core::placement::{Considered, Wish, offers};
 use sandboxer_core::profile::Profile;
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{
-    Candidate, Known, Offer, OfferQuote, Price, Route, RouteDecision, candidates, decide, unmet,
+    Candidate, Known, Offer, OfferQuote, Price, Refusal, Route, RouteDecision, candidates, decide, unmet,
 };
 use sandboxer_core::sandbox::Quote;
 use sandboxer_core::spec::SandboxSpec;
@@ -112,6 +112,7 @@ impl Engine {
         let mut decision = decide(&route, all, now, dice());
         decision.pinned = request.extension.is_some() || request.host.is_some();
         self.tell_absent(&route, &mut decision);
+        tell_left_out(&route, request, &mut decision);
         let route = decision;
         let quote = route.chosen().and_then(|chosen| {
             let is_chosen = |(extension, host, _): &(String, String, Quote)| {
@@ -181,12 +182,8 @@ impl Engine {
                 if is_told || registry.get(id).is_ok() {
                     continue;
                 }
-                decision.offers.push(Offer {
-                    extension: id.clone(),
-                    host: LOCAL.to_owned(),
-                    reason: format!("`route.{key}` names it, and {ABSENT}"),
-                    ..Offer::default()
-                });
+                let why = Refusal::for_good(format!("`route.{key}` names it, and {ABSENT}"));
+                decision.offers.push(Offer::refused(id, LOCAL, why));
             }
         }
         for offer in decision.offers.iter_mut().filter(|offer| offer.reason.ends_with(ABSENT)) {
@@ -210,6 +207,22 @@ impl Engine {
             return one.location.clone();
         }
         Location { regions, residency }
+    }
+}
+
+/// Whom a request names without effect, since its extension or its profile's leaves everybody else out.
+fn tell_left_out(route: &Route, request: &CreateRequest, decision: &mut RouteDecision) {
+    let named = request.route.iter().flat_map(|route| route.extensions());
+    for (key, id) in named.filter(|(key, _)| *key != "ignore") {
+        if decision.offers.iter().any(|offer| offer.extension == id) {
+            continue;
+        }
+        let who = match &route.asked {
+            Some(asked) => format!("the request asks for `{asked}` alone"),
+            None => "the profile says itself which extensions are asked".to_owned(),
+        };
+        let why = Refusal::for_good(format!("`route.{key}` names it, and {who}"));
+        decision.offers.push(Offer::refused(id, LOCAL, why));
     }
 }
 

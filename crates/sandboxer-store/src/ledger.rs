@@ -120,6 +120,16 @@ pub trait Ledger: Send + Sync {
     /// Entries after a position, oldest first.
     async fn entries(&self, filter: &EntryFilter, after: i64, limit: Limit) -> Result<Vec<Entry>>;
 
+    /// The sandboxes of an account that ended without any charge, with when they did: after this end and sandbox, before
+    /// that moment, in order.
+    async fn ended_free(
+        &self,
+        account: &str,
+        after: (Timestamp, Option<SandboxId>),
+        until: Timestamp,
+        limit: Limit,
+    ) -> Result<Vec<(SandboxId, Timestamp)>>;
+
     /// Sets a budget, or removes it.
     async fn budget(&self, subject: &str, period: Period, limit: Option<Money>) -> Result<()>;
 

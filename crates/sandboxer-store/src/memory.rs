@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use sandboxer_core::route::{Backend, Breaker, Digest, ExtensionLimits, Slots};
+use sandboxer_core::route::{Backend, Breaker, Digest, ExtensionLimits, Refusal, Slots};
 use sandboxer_core::{Class, Dur, Result, SandboxId};
 
 /// What a decision needs to know of the past.
@@ -63,7 +63,7 @@ pub trait RouteMemory: Send + Sync {
         sandbox: SandboxId,
         limits: &ExtensionLimits,
         now: Timestamp,
-    ) -> Result<Option<String>>;
+    ) -> Result<Option<Refusal>>;
 
     /// Sandboxes that lived there before the extension had limits count as well.
     async fn route_slots_adopt(&self, extension: &str) -> Result<()>;

@@ -108,11 +108,11 @@ fn total(items: &[Item]) -> Money {
 fn what_is_missing_to_the_minimum_is_a_line_of_the_bill_and_of_the_meters() {
     let (id, mut bill) = (SandboxId::generate(), bill("0.05", Terms::default(), "10"));
     bill.start(id, Phase::Running, at(0), None).unwrap();
-    let meters = bill.stop(id, at(2), None).unwrap();
+    assert_eq!(bill.needed(at(7), at(2)).unwrap(), money("0.077000002"), "7 s, and not the minimum too");
+    let meters = bill.finish(id, at(2), None).unwrap();
     let told: Vec<(&str, Money)> = meters.iter().map(|one| (one.meter.as_str(), one.cost)).collect();
     assert_eq!(told, [("vcpu", money("0.02")), ("disk", money("0.002")), (MINIMUM, money("0.028"))]);
     assert_eq!((meters[2].ended_at, meters[2].time), (Some(at(2)), Dur::ZERO));
-    assert_eq!(bill.needed(at(7), at(2)).unwrap(), money("0.077000002"), "5 s more, and not the minimum too");
     let (settlement, cost) = bill.settle().unwrap();
     assert_eq!((settlement.upstream, total(&cost.items)), (money("0.05"), money("0.05")));
     assert_eq!(cost.items[2].what, "up to the minimum of 0.05 USD");
@@ -125,7 +125,8 @@ fn the_minimum_is_asked_once_for_all_intervals() {
         bill.start(id, Phase::Running, at(0), None).unwrap();
         let mut meters = bill.stop(id, at(2), None).unwrap();
         bill.start(id, Phase::Running, at(2), None).unwrap();
-        meters.extend(bill.stop(id, at(2 + seconds), None).unwrap());
+        meters.extend(bill.finish(id, at(2 + seconds), None).unwrap());
+        assert!(meters.iter().all(|meter| meter.cost > Money::ZERO), "{meters:#?}");
         let cost = bill.settle().unwrap().1;
         assert_eq!((cost.upstream, total(&cost.items)), (money(all), money(all)));
         assert_eq!(sum(meters.iter().map(|meter| meter.cost)).unwrap(), money(all), "{meters:#?}");

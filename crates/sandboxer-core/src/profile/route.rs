@@ -23,8 +23,9 @@ pub struct RouteSpec {
     /// Extensions that come first, in this order, whatever the strategy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<String>,
-    /// No other extensions than these; empty is no restriction.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// No other extensions than these; left out, there is no restriction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "some")]
+    #[schema(min_items = 1)]
     pub only: Vec<String>,
     /// Never these extensions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -116,6 +117,16 @@ pub struct Constraints {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_latency: Option<Dur>,
     /// Where data may be kept: one of these labels.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "some")]
+    #[schema(min_items = 1)]
     pub residency: Vec<String>,
+}
+
+/// A restriction to nobody is more likely a list that came out empty than a wish, and never the wish for no restriction.
+fn some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(from)?;
+    if names.is_empty() {
+        return Err(serde::de::Error::custom("the list is empty; leave it out for no restriction"));
+    }
+    Ok(names)
 }

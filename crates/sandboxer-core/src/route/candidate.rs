@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::breaker::{Breaker, BreakerState};
 use super::latency::Digest;
 use super::offer::{Offer, OfferHealth, OfferQuote};
+use super::refusal::Refusal;
 use crate::capability::Capability;
 use crate::extension::Location;
 
@@ -20,7 +21,7 @@ pub struct Candidate<'a> {
     /// Those of this extension and host.
     pub breakers: &'a [Breaker],
     /// Which limit of ours one more sandbox there would break.
-    pub full: Option<String>,
+    pub full: Option<Refusal>,
 }
 
 /// What it costs, or why that is not known.

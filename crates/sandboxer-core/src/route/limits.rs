@@ -1,7 +1,9 @@
 //! What we send to an extension at most, whatever it would take: said by the operator, kept by us.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::refusal::Refusal;
 use crate::duration::Dur;
 use crate::error::{Error, ErrorKind, Result};
 use crate::extension::Location;
@@ -72,20 +74,21 @@ impl ExtensionLimits {
     }
 
     /// Which limit one more create would break.
-    pub fn refuse(&self, taken: Slots) -> Option<String> {
+    pub fn refuse(&self, taken: Slots, now: Timestamp) -> Option<Refusal> {
         if let Some(most) = self.max_sandboxes.filter(|most| taken.living >= *most) {
             let sandboxes = if most == 1 { "sandbox" } else { "sandboxes" };
-            return Some(format!("at its limit here: {} of {most} {sandboxes}", taken.living));
+            return Some(full(most, now, format!("{} of {most} {sandboxes}", taken.living)));
         }
         if let Some(most) = self.max_concurrent_creates.filter(|most| taken.creating >= *most) {
             let creates = if most == 1 { "create is" } else { "creates are" };
-            return Some(format!("at its limit here: {} of {most} {creates} under way", taken.creating));
+            return Some(full(most, now, format!("{} of {most} {creates} under way", taken.creating)));
         }
         let rate = self.creates_per_second?;
         let most = if rate < 1.0 { 1 } else { rate.min(f64::from(u32::MAX)) as u32 };
         (taken.recent >= most).then(|| {
             let creates = if rate == 1.0 { "create" } else { "creates" };
-            format!("at its limit here: {rate} {creates} a second")
+            let reason = format!("at its limit here: {rate} {creates} a second");
+            Refusal::until(self.window().after(now), reason)
         })
     }
 
@@ -97,4 +100,10 @@ impl ExtensionLimits {
             residency: choose(&self.residency, own.residency),
         }
     }
+}
+
+/// A limit that is reached. One of zero stays so.
+fn full(most: u32, now: Timestamp, taken: String) -> Refusal {
+    let reason = format!("at its limit here: {taken}");
+    if most == 0 { Refusal::for_good(reason) } else { Refusal::full(now, reason) }
 }

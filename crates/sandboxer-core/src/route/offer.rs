@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::breaker::BreakerState;
+use super::refusal::Refusal;
 use crate::duration::Dur;
 use crate::error::Class;
 use crate::money::Money;
@@ -18,6 +19,10 @@ pub struct Offer {
     pub accepted: bool,
     /// Why it stands where it stands, or why it is refused.
     pub reason: String,
+    /// When it is worth asking again; absent where it is accepted, or where waiting changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub again_at: Option<Timestamp>,
     /// It runs on a machine of the user's own.
     #[serde(default)]
     pub self_hosted: bool,
@@ -36,6 +41,11 @@ pub struct Offer {
 }
 
 impl Offer {
+    pub fn refused(extension: &str, host: &str, why: Refusal) -> Self {
+        let Refusal { reason, again_at } = why;
+        Self { extension: extension.to_owned(), host: host.to_owned(), reason, again_at, ..Self::default() }
+    }
+
     pub fn backend(&self) -> Backend {
         Backend { extension: self.extension.clone(), host: self.host.clone() }
     }

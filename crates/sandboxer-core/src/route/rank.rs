@@ -9,6 +9,7 @@ use super::candidate::{Candidate, Health};
 use super::latency::Digest;
 use super::merge::Route;
 use super::offer::{Offer, RouteDecision};
+use super::refusal::Refusal;
 use super::refuse::refuse;
 use crate::duration::Dur;
 use crate::money::Money;
@@ -46,8 +47,8 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
         offer.quote = quote.filter(|_| candidate.capability.is_some());
         offer.latency = candidate.latency.map(|digest| digest.shown());
         offer.health = health.map(|health| health.shown());
-        if let Some(reason) = refusal {
-            (offer.accepted, offer.reason) = (false, reason);
+        if let Some(Refusal { reason, again_at }) = refusal {
+            (offer.accepted, offer.reason, offer.again_at) = (false, reason, again_at);
         }
         if offer.accepted {
             let amount = quote.map(|quote| quote.total()).unwrap_or_default();

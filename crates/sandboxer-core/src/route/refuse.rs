@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::breaker::BreakerState;
 use super::candidate::{Candidate, Health, Price};
 use super::merge::Route;
+use super::refusal::Refusal;
 use crate::money::Money;
 
 /// The first reason against it; nothing when it may be used.
@@ -13,12 +14,13 @@ pub(super) fn refuse(
     candidate: &Candidate<'_>,
     health: Option<&Health<'_>>,
     now: Timestamp,
-) -> Option<String> {
+) -> Option<Refusal> {
     by_name(route, candidate)
         .or_else(|| by_nature(route, candidate))
         .or_else(|| by_place(route, candidate))
         .or_else(|| by_price(route, candidate))
         .or_else(|| by_latency(route, candidate, now))
+        .map(Refusal::for_good)
         .or_else(|| by_health(health, now))
         .or_else(|| candidate.full.clone())
 }
@@ -96,14 +98,17 @@ fn by_latency(route: &Route, candidate: &Candidate<'_>, now: Timestamp) -> Optio
     ))
 }
 
-fn by_health(health: Option<&Health<'_>>, now: Timestamp) -> Option<String> {
+fn by_health(health: Option<&Health<'_>>, now: Timestamp) -> Option<Refusal> {
     let Health { state, breaker } = health?;
     let failures = if breaker.failures == 1 { "failure" } else { "failures" };
     let trouble = format!("{} {failures} ({}): {}", breaker.failures, breaker.class, breaker.reason);
     match (state, breaker.until) {
-        (BreakerState::Open, Some(until)) => Some(format!("left alone until {until} after {trouble}")),
+        (BreakerState::Open, Some(until)) => {
+            Some(Refusal::until(until, format!("left alone until {until} after {trouble}")))
+        }
         (BreakerState::HalfOpen, _) if breaker.is_probed(now) => {
-            Some(format!("somebody else is trying it again after {trouble}"))
+            let reason = format!("somebody else is trying it again after {trouble}");
+            Some(Refusal { reason, again_at: breaker.probe_until })
         }
         _ => None,
     }

@@ -1,12 +1,13 @@
 //! Which time is charged: the intervals of a life, and when it was last known to go on.
 
 use jiff::Timestamp;
+use sandboxer_core::bill::Bill;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::{Life, Usage};
 use sandboxer_core::ledger::Meter;
 use sandboxer_core::sandbox::{SandboxRecord, reason};
 use sandboxer_core::tariff::{Charged, Phase};
-use sandboxer_core::{Dur, Result};
+use sandboxer_core::{Dur, Result, SandboxId};
 use sandboxer_store::{Books, Stored};
 
 use super::Money;
@@ -16,6 +17,9 @@ use crate::Engine;
 const PATIENCE: Dur = Dur::from_secs(3);
 /// Between two signs of life of the same sandbox that are written down.
 const SIGN_EVERY: Dur = Dur::from_secs(5);
+
+/// [`Bill::stop`] or [`Bill::finish`].
+type Stop = fn(&mut Bill, SandboxId, Timestamp, Option<&Usage>) -> Result<Vec<Meter>>;
 
 impl Engine {
     /// It is ready since then: what is held is what its place costs, and the first interval begins.
@@ -50,7 +54,7 @@ impl Engine {
         let used = self.used(record).await;
         // One moment for both: no time is missing between them.
         let now = self.now();
-        let mut money = self.stop_meters(record, now, used.as_ref())?;
+        let mut money = self.stop_meters(record, now, used.as_ref(), Bill::stop)?;
         self.refresh_tariff(record);
         let cpu = used.and_then(|used| used.cpu_usec);
         let started = self.start_meters(record, phase, now, cpu)?;
@@ -58,16 +62,17 @@ impl Engine {
         Ok(money)
     }
 
-    /// The running interval ends there.
+    /// The running interval ends there, and with [`Bill::finish`] all of them.
     pub(crate) fn stop_meters(
         &self,
         record: &mut SandboxRecord,
         at: Timestamp,
         used: Option<&Usage>,
+        stop: Stop,
     ) -> Result<Money> {
         let id = record.id();
         let Some(bill) = record.bill.as_mut() else { return Ok(Money::default()) };
-        let meters = bill.stop(id, at, used)?;
+        let meters = stop(bill, id, at, used)?;
         let facts = meters.iter().map(|meter| self.recorded(meter)).collect();
         Ok(Money { books: Books { meters, ..Books::default() }, facts })
     }

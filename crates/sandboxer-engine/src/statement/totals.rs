@@ -94,7 +94,33 @@ impl Engine {
                 self.add_metered(sandbox, row.as_ref(), key, &mut used).await?;
             }
         }
+        self.add_free(account, from, until, &mut used).await?;
         Ok(used)
+    }
+
+    /// What ended without a charge: with a key of the workspace's own and no fee, the provider's bill is all that there
+    /// is.
+    async fn add_free(
+        &self,
+        account: &str,
+        from: Timestamp,
+        until: Timestamp,
+        used: &mut Used,
+    ) -> Result<()> {
+        let mut after = (from, None);
+        loop {
+            let page = self.inner.store.ended_free(account, after, until, Limit::new(Limit::MAX)?).await?;
+            let Some((last, at)) = page.last() else { return Ok(()) };
+            after = (*at, Some(*last));
+            for (sandbox, _) in page {
+                let row = self.inner.store.get(sandbox).await?.map(|row| row.record.sandbox);
+                let cost = row.as_ref().and_then(|row| row.cost.as_ref());
+                if cost.is_some_and(|cost| cost.provider_key == ProviderKey::Own) {
+                    let key = used.add(&[], row.as_ref())?;
+                    self.add_metered(sandbox, row.as_ref(), key, used).await?;
+                }
+            }
+        }
     }
 
     /// The meters of a sandbox that ended.

@@ -135,3 +135,28 @@ async fn a_month_without_entries_is_a_statement_too() {
     let whole: Statement = serde_json::from_str(&pieces(text).await.concat()).unwrap();
     assert_eq!((whole.opening, whole.closing, whole.entries.len()), (Money::ZERO, Money::ZERO, 0));
 }
+
+#[tokio::test]
+async fn what_was_charged_nothing_is_told_too() {
+    let workshop = with_own_key(0).await;
+    pay_in(&workshop, "10").await;
+    for _ in 0..2 {
+        let id = create(&workshop.engine, 100).await.unwrap().sandbox_id;
+        workshop.clock.advance(Dur::from_secs(10));
+        workshop.engine.destroy(&me(), id).await.unwrap();
+    }
+    audit(&workshop).await;
+    let statement = document(&workshop).await;
+    let [total] = &statement.by_extension[..] else { panic!("{statement:#?}") };
+    assert_eq!((total.sandboxes, total.provider_key), (2, ProviderKey::Own));
+    assert_eq!((total.upstream, total.fee, statement.charged), (money("0.2"), Money::ZERO, Money::ZERO));
+    assert_eq!(
+        (statement.by_meter[0].cost, statement.by_meter[0].provider_key),
+        (money("0.2"), ProviderKey::Own)
+    );
+    assert_eq!((statement.closing, statement.held), (money("10"), Money::ZERO));
+    let before = "2001-01".parse().unwrap();
+    let text = workshop.engine.statement(&me(), before, None, StatementFormat::Json).await.unwrap();
+    let other: Statement = serde_json::from_str(&pieces(text).await.concat()).unwrap();
+    assert_eq!(other.by_extension, [], "in its own month only");
+}

@@ -69,9 +69,15 @@ async fn where_nobody_can_look_nobody_else_is_asked() {
     one.script(|script| {
         (script.fails, script.after_effect, script.is_away) = (Some(timeout()), true, true);
     });
-    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::Timeout);
+    let error = site.create().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(two.calls(), Vec::<&str>::new(), "two could run");
     let row = site.rows().await.remove(0);
+    // Whoever gets the error learns what is left, where to look, and what was tried.
+    let told = |key: &str| error.context().iter().find(|(known, _)| *known == key).unwrap().1.clone();
+    assert_eq!(told("sandbox_id"), row.sandbox_id.to_string());
+    assert!(told("cleanup").contains("nobody answers") && told("attempts").contains("ext.one"), "{error:?}");
+    assert!(error.hint().unwrap().contains(&format!("`sandboxer get {}`", row.sandbox_id)), "{error:?}");
     assert_eq!(
         (row.state, row.extension.as_str()),
         (State::Failed, "ext.one"),

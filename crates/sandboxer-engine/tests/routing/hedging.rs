@@ -145,3 +145,30 @@ fn a_process_that_dies_leaves_nothing_of_either() {
         });
     }
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_the_request_is_not_hidden_by_the_other_one() {
+    let refused = || Error::new(ErrorKind::ImageNotFound, "there is no such image").without_effect();
+    // The first says it: the second is not waited for.
+    let (one, two, site) = hedged().await;
+    slow(&one, 200);
+    one.fails(refused());
+    slow(&two, 60_000);
+    assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::ImageNotFound);
+    assert_eq!(two.living(), 0);
+    // The second says it, before or after the first one fails.
+    for (first_takes, second_takes) in [(400, 0), (150, 400)] {
+        let (one, two, site) = hedged().await;
+        slow(&one, first_takes);
+        one.script(|script| {
+            (script.fails, script.after_effect) = (Some(Error::new(ErrorKind::BackendFailed, "500")), true);
+        });
+        slow(&two, second_takes);
+        two.fails(refused());
+        let error = site.create().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ImageNotFound, "{error:?}");
+        let row = site.rows().await.remove(0);
+        assert_eq!((row.state, row.route.attempts.len()), (State::Destroyed, 2), "both are told");
+        assert_eq!((one.living(), two.living()), (0, 0), "what the first had made is gone");
+    }
+}

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sandboxer_core::route::ExtensionLimits;
-use sandboxer_core::{Dur, ErrorKind, Sandbox};
+use sandboxer_core::{Dur, ErrorKind, Retry, Sandbox};
 
 use crate::provider::Provider;
-use crate::site::{Blueprint, Site, create, request};
+use crate::site::{Blueprint, Site, create, me, request};
 
 async fn limited(limits: ExtensionLimits) -> (Provider, Provider, Site) {
     let (one, two) = (Provider::new("ext.one"), Provider::new("ext.two"));
@@ -41,6 +41,7 @@ async fn sandboxes_above_the_limit_burst_to_the_next() {
     let error = site.create_with(|request| request.extension = Some("ext.one".into())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoBackend);
     assert!(error.to_string().contains("at its limit here"), "{error:?}");
+    assert_eq!((error.retry(), error.retry_after()), (Retry::Temporary, Some(Dur::from_secs(10))));
     // Our own limit is nobody's failure.
     site.destroy(
         &site
@@ -90,4 +91,39 @@ async fn sandboxes_from_before_the_limit_count() {
     let slots = site.store.route_slots("ext.one", &limits, site.engine.now()).await.unwrap();
     assert_eq!(slots.living, 2);
     assert_eq!(one.living(), 2);
+}
+
+#[tokio::test]
+async fn when_it_is_worth_asking_again_is_told_and_only_then() {
+    let one = Provider::new("ext.one");
+    let mut plan = Blueprint::of(&[&one]);
+    let limits = ExtensionLimits { creates_per_second: Some(0.25), ..ExtensionLimits::default() };
+    plan.limits = BTreeMap::from([("ext.one".to_owned(), limits)]);
+    let site = plan.build().await;
+    site.create().await.unwrap();
+    let error = site.create().await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Dur::from_secs(4)), "{error:?}");
+    // What is refused for good is not worth waiting for, whatever else is wrong with it now.
+    let error = site
+        .create_with(|request| {
+            let route = serde_json::json!({ "constraints": { "require_isolation": "microvm" } });
+            request.route = Some(serde_json::from_value(route).unwrap());
+        })
+        .await
+        .unwrap_err();
+    assert_eq!((error.retry(), error.retry_after()), (Retry::Permanent, None), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_is_replaced_leaves_its_place_to_its_successor() {
+    let (one, two, site) =
+        limited(ExtensionLimits { max_sandboxes: Some(1), ..ExtensionLimits::default() }).await;
+    let first = site.create().await.unwrap();
+    let again = site.engine.recreate(&me(), first.sandbox_id, Default::default()).await.unwrap().sandbox;
+    assert_eq!((again.extension.as_str(), one.living(), two.living()), ("ext.one", 1, 0));
+    assert_ne!(again.sandbox_id, first.sandbox_id);
+    // One that is over has none to leave.
+    let error = site.engine.recreate(&me(), first.sandbox_id, Default::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoBackend, "{error:?}");
+    assert_eq!(one.living(), 1, "and nothing was touched");
 }

@@ -165,3 +165,28 @@ async fn a_slip_of_the_hand_is_told() {
     assert_eq!(site.refusal("ext.elsewhere").await.unwrap(), "this extension is not installed");
     assert_eq!(site.create().await.unwrap().extension, "ext.one");
 }
+
+#[tokio::test]
+async fn a_wish_without_effect_is_told() {
+    let (one, two) = (Provider::new("ext.one"), Provider::new("ext.two"));
+    let mut plan = Blueprint::of(&[&one, &two]);
+    plan.profile = "extension: ext.one\n".into();
+    let site = plan.build().await;
+    for (route, key) in
+        [(json!({ "order": ["ext.two"] }), "order"), (json!({ "weights": { "ext.two": 1 } }), "weights")]
+    {
+        let request = CreateRequest { route: wanted(route), ..request() };
+        let plan = site.engine.plan(&request).await.unwrap();
+        let told = plan.route.offers.iter().find(|offer| offer.extension == "ext.two").unwrap();
+        assert!(!told.accepted);
+        assert_eq!(
+            told.reason,
+            format!("`route.{key}` names it, and the profile says itself which extensions are asked")
+        );
+        assert_eq!(plan.offer().unwrap().extension, "ext.one");
+    }
+    for empty in [json!({ "only": [] }), json!({ "constraints": { "residency": [] } })] {
+        let error = serde_json::from_value::<RouteSpec>(empty).unwrap_err().to_string();
+        assert!(error.contains("the list is empty; leave it out"), "{error}");
+    }
+}

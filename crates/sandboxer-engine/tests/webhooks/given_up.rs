@@ -40,6 +40,9 @@ async fn a_delivery_is_given_up_after_days_and_holds_up_no_other_sandbox() {
     assert_eq!(letters.iter().map(|letter| letter.sequence).collect::<Vec<_>>().len(), 2);
     assert!(letters.iter().all(|letter| letter.subject == bad && letter.reason.contains("it answered 503")));
     assert!(letters[1].attempts >= 9, "{letters:?}");
+    let nobody = DeadLetterFilter { sink: Some("fin-hbu".into()) };
+    let unknown = engine.dead_letters(&admin(), &nobody, None, Limit::DEFAULT).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NotFound, "{unknown:?}");
 
     // Sent again one by one, under the same ids.
     receiver.be(|_, _| Answer::Status("200 OK"));

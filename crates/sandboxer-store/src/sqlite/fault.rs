@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::types::FromSqlError;
-use sandboxer_core::{Error, ErrorKind, Retry};
+use sandboxer_core::{Dur, Error, ErrorKind, Retry};
 
 /// An error on its way out of an operation: SQLite's, which still lacks the path, or one of ours.
 #[derive(Debug)]
@@ -83,10 +83,12 @@ pub(super) fn is_constraint(error: &rusqlite::Error) -> bool {
 
 /// SQLITE_BUSY.
 const BUSY: i32 = 5;
+/// When it is worth asking a busy store again.
+const BUSY_AGAIN: Dur = Dur::from_secs(5);
 
 /// SQLite's result code → kind, retry, message and hint. One row per thing that a user can do something about.
 fn classify(code: i32) -> (ErrorKind, Retry, &'static str, &'static str) {
-    use ErrorKind::{Conflict, NoSpace, StoreFailed};
+    use ErrorKind::{Conflict, NoSpace, StoreBusy, StoreFailed};
     use Retry::{Permanent, Temporary};
     // IOERR_SHMSIZE and IOERR_SHMMAP: the shared-memory file beside the store could not grow.
     if matches!(code, 4874 | 5386) {
@@ -99,7 +101,7 @@ fn classify(code: i32) -> (ErrorKind, Retry, &'static str, &'static str) {
     }
     match code & 0xff {
         5 | 6 | 15 => (
-            StoreFailed,
+            StoreBusy,
             Temporary,
             "the store stayed locked by another process",
             "look for a process that holds it: a backup, a database browser or one that is stopped",
@@ -137,10 +139,11 @@ pub(super) fn locked(path: &Path) -> Error {
 }
 
 fn told((kind, retry, message, hint): (ErrorKind, Retry, &str, &str), path: &Path) -> Error {
-    Error::new(kind, format!("{message}: {}", path.display()))
+    let error = Error::new(kind, format!("{message}: {}", path.display()))
         .with_retry(retry)
         .with_hint(hint)
-        .with_context("path", path.display().to_string())
+        .with_context("path", path.display().to_string());
+    if kind == ErrorKind::StoreBusy { error.with_retry_after(BUSY_AGAIN) } else { error }
 }
 
 fn translate(error: rusqlite::Error, path: &Path) -> Error {
@@ -177,8 +180,8 @@ mod tests {
     #[test]
     fn each_code_has_its_kind() {
         for (code, kind) in [
-            (5, ErrorKind::StoreFailed),
-            (517, ErrorKind::StoreFailed),
+            (5, ErrorKind::StoreBusy),
+            (517, ErrorKind::StoreBusy),
             (11, ErrorKind::StoreFailed),
             (13, ErrorKind::NoSpace),
             (4874, ErrorKind::NoSpace),

@@ -74,6 +74,16 @@ impl Ledger for SqliteStore {
         self.read_much("entries", |c| entries::after(c, filter, after, limit))
     }
 
+    async fn ended_free(
+        &self,
+        account: &str,
+        after: (Timestamp, Option<SandboxId>),
+        until: Timestamp,
+        limit: Limit,
+    ) -> Result<Vec<(SandboxId, Timestamp)>> {
+        self.read_much("ended_free", |c| holds::free(c, account, after, until, limit))
+    }
+
     async fn budget(&self, subject: &str, period: Period, limit: Option<Money>) -> Result<()> {
         self.write("budget", |c| budgets::set(c, subject, period, limit)).await
     }

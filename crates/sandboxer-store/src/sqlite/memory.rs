@@ -7,7 +7,7 @@ mod slots;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
-use sandboxer_core::route::{Backend, Breaker, Digest, ExtensionLimits, Slots};
+use sandboxer_core::route::{Backend, Breaker, Digest, ExtensionLimits, Refusal, Slots};
 use sandboxer_core::{Dur, Result, SandboxId};
 
 use super::SqliteStore;
@@ -94,7 +94,7 @@ impl RouteMemory for SqliteStore {
         sandbox: SandboxId,
         limits: &ExtensionLimits,
         now: Timestamp,
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<Refusal>> {
         self.write("route_slot_take", |c| slots::take(c, extension, sandbox, limits, now)).await
     }
 

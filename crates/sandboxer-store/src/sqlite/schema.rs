@@ -20,7 +20,7 @@ use super::fault::{Attempt, Fault, from_io, is_absent, is_busy};
 use super::query::query;
 
 /// In order; the version of a file is the number of those that it has had. Never change one that was released.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/sqlite/0001_sandboxes_events_outbox_keys.sql"),
     include_str!("../../migrations/sqlite/0002_hosts.sql"),
     include_str!("../../migrations/sqlite/0003_snapshots.sql"),
@@ -28,6 +28,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/sqlite/0005_route_memory.sql"),
     include_str!("../../migrations/sqlite/0006_webhooks.sql"),
     include_str!("../../migrations/sqlite/0007_hubs.sql"),
+    include_str!("../../migrations/sqlite/0008_free_holds.sql"),
 ];
 const CURRENT: i64 = MIGRATIONS.len() as i64;
 /// `SBOX`: tells our files from other SQLite files.

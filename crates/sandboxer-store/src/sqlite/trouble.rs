@@ -105,7 +105,8 @@ async fn patience_is_counted_from_the_call_on() {
     let _writes = store.writer.lock().await;
     let outcome = store.write_within(Duration::from_millis(20), "test", |_| Ok(())).await;
     let error = outcome.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::StoreFailed, Retry::Temporary), "{error:?}");
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::StoreBusy, Retry::Temporary), "{error:?}");
+    assert!(error.retry_after().is_some());
     assert!(error.to_string().contains("locked"), "{error:?}");
 }
 

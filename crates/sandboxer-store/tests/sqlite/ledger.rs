@@ -125,6 +125,14 @@ async fn the_audit_finds_what_is_planted() {
             "UPDATE spend SET used = -1 WHERE subject = 'actor:acme/agt'",
             vec!["actor:acme/agt", "-0.000000001 USD"],
         ),
+        (
+            "UPDATE spend SET used = used + 1 WHERE subject = 'actor:acme/agt'",
+            vec!["the budgets of actor:acme/agt count", "0.000000001 USD, and its sandboxes"],
+        ),
+        (
+            "DELETE FROM spend WHERE subject = 'actor:acme/agt'",
+            vec!["the budgets of actor:acme/agt count 0.00 USD"],
+        ),
     ] {
         let mut desk = desk().await;
         assert_sound(&desk.store).await;

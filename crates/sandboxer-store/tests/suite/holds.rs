@@ -263,3 +263,29 @@ pub(crate) async fn a_sandbox_is_remembered_until_it_is_settled(place: &dyn Plac
     assert_eq!(kept, [ended(&running, at(60), "0.5")]);
     assert_sound(&*store).await;
 }
+
+pub(crate) async fn what_ended_without_a_charge_is_found(place: &dyn Place) {
+    let store = place.open().await;
+    // Nothing is held, so that nobody need have paid in.
+    let mut free = Vec::new();
+    for second in [60, 61, 61] {
+        let row = start(&*store, record(), hold("0")).await.unwrap();
+        end(&*store, &row, settle_at("0", "0", at(second))).await.unwrap();
+        free.push((row.record.id(), at(second)));
+    }
+    free.sort_by_key(|(id, end)| (*end, *id));
+    let living = start(&*store, record(), hold("0")).await.unwrap();
+    fund(&*store, ACCOUNT, "10").await;
+    let paid = start(&*store, record(), hold("1")).await.unwrap();
+    end(&*store, &paid, settle_at("0.5", "0", at(60))).await.unwrap();
+    let found = async |after, until| {
+        store.ended_free(ACCOUNT, after, until, sandboxer_core::page::Limit::new(2).unwrap()).await.unwrap()
+    };
+    assert_eq!(found((at(0), None), at(61)).await, free[..1]);
+    assert_eq!(found((at(60), None), at(99)).await, free[..2], "a page of them");
+    assert_eq!(found((free[1].1, Some(free[1].0)), at(99)).await, free[2..]);
+    // It may still become something to pay for.
+    book(&*store, &living, hold("2")).await.unwrap();
+    assert_eq!(balance(&*store, ACCOUNT).await, usd("7.5"));
+    assert_sound(&*store).await;
+}

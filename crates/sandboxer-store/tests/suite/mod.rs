@@ -155,6 +155,7 @@ macro_rules! whole_suite {
                 creates_at_once_never_pass_the_balance_together,
                 amounts_beyond_all_bounds_are_refused,
                 a_sandbox_is_remembered_until_it_is_settled,
+                what_ended_without_a_charge_is_found,
             }
             transfers {
                 a_transfer_is_made_once,

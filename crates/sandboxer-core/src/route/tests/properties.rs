@@ -110,7 +110,7 @@ fn candidates_of<'a>(seeds: &'a [Seed], breakers: &'a [Vec<Breaker>]) -> Vec<Can
         },
         latency: seed.latency.map(|(ms, samples)| measured(ms, samples)),
         breakers,
-        full: seed.full.then(|| "at its limit".to_owned()),
+        full: seed.full.then(|| Refusal::full(now(), "at its limit")),
     };
     seeds.iter().zip(breakers).map(made).collect()
 }

@@ -144,7 +144,7 @@ fn every_constraint_has_its_refusal() {
             &|one| one.price = Price::Unknown("there is no price".into()),
             "its price is not known: there is no price",
         ),
-        (bounds(some()), &|one| one.full = Some("at its limit".into()), "at its limit"),
+        (bounds(some()), &|one| one.full = Some(Refusal::full(now(), "at its limit")), "at its limit"),
         (
             Route { only: Some(vec!["ext.y".into()]), ..route(Strategy::LowestCost) },
             &keep,
@@ -241,11 +241,16 @@ fn limits_of_ours() {
         ..ExtensionLimits::default()
     };
     assert_eq!(limits.window(), Dur::from_secs(2));
-    let taken = |living, creating, recent| limits.refuse(Slots { living, creating, recent });
+    let taken = |living, creating, recent| limits.refuse(Slots { living, creating, recent }, now());
     assert_eq!(taken(2, 1, 0), None);
-    assert_eq!(taken(3, 0, 0).unwrap(), "at its limit here: 3 of 3 sandboxes");
-    assert_eq!(taken(2, 2, 0).unwrap(), "at its limit here: 2 of 2 creates are under way");
-    assert_eq!(taken(0, 0, 1).unwrap(), "at its limit here: 0.5 creates a second");
+    assert_eq!(taken(3, 0, 0).unwrap().reason, "at its limit here: 3 of 3 sandboxes");
+    assert_eq!(taken(2, 2, 0).unwrap().reason, "at its limit here: 2 of 2 creates are under way");
+    let rate = taken(0, 0, 1).unwrap();
+    assert_eq!(rate.reason, "at its limit here: 0.5 creates a second");
+    assert_eq!(rate.again_at, Some(Dur::from_secs(2).after(now())));
+    assert!(taken(3, 0, 0).unwrap().again_at > Some(now()), "somebody may leave");
+    let never = ExtensionLimits { max_sandboxes: Some(0), ..ExtensionLimits::default() };
+    assert_eq!(never.refuse(Slots::default(), now()).unwrap().again_at, None, "nobody will");
     assert!(limits.validate("ext.x").is_ok());
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let wrong = ExtensionLimits { creates_per_second: Some(rate), ..ExtensionLimits::default() };

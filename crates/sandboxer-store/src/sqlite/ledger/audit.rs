@@ -13,7 +13,7 @@ type Say = fn(&str, i64, i64) -> String;
 
 /// What must not be there, and how it is said. Each query gives a name and two numbers; a hundred of a kind are enough
 /// to know.
-const RULES: [(&str, Say); 10] = [
+const RULES: [(&str, Say); 11] = [
     (
         "SELECT t.id, coalesce(sum(e.amount), 0), count(e.position) FROM ledger_transactions t \
          LEFT JOIN ledger_entries e ON e.transaction_id = t.id GROUP BY t.id \
@@ -84,6 +84,19 @@ const RULES: [(&str, Say); 10] = [
     ("SELECT subject, day, used FROM spend WHERE used < 0 LIMIT 100", |name, day, used| {
         format!("{name} has spent {} on day {day} since 1970", money(used))
     }),
+    (
+        // What left the payer's account for a sandbox and did not come back is held or was charged.
+        "SELECT subject, sum(counted), sum(moved) FROM (\
+         SELECT subject, used AS counted, 0 AS moved FROM spend \
+         UNION ALL SELECT s.value, 0, -e.amount FROM holds h, json_each(h.subjects) s \
+         JOIN ledger_transactions t ON t.sandbox_id = h.sandbox_id \
+         JOIN ledger_entries e ON e.transaction_id = t.id AND e.account = h.account) \
+         GROUP BY subject HAVING sum(counted) <> sum(moved) LIMIT 100",
+        |name, counted, moved| {
+            let (counted, moved) = (money(counted), money(moved));
+            format!("the budgets of {name} count {counted}, and its sandboxes hold and cost {moved}")
+        },
+    ),
 ];
 
 pub(super) fn audit(connection: &Connection) -> Attempt<Audit> {

@@ -1,7 +1,9 @@
 //! What is held for a sandbox: taken, changed and settled. One query reads all that is looked at.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, Row};
 use sandboxer_core::ledger::{FEES, Kind, Payer, held_account, provider_account};
+use sandboxer_core::page::Limit;
 use sandboxer_core::{Actor, Error, ErrorKind, SandboxId};
 use serde_json::{Value, json};
 
@@ -12,7 +14,7 @@ use super::post::{Head, Sheet, Standing, defect, latest};
 use crate::ledger::{Hold, Settle};
 use crate::sqlite::fault::{Attempt, Fault};
 use crate::sqlite::query::query;
-use crate::sqlite::rows::micros;
+use crate::sqlite::rows::{micros, moment};
 
 /// Everything that a change of a hold looks at: the hold, the accounts, the budgets. What is held for an account is an
 /// account of its own, and is read with it.
@@ -143,6 +145,7 @@ pub(super) fn hold(connection: &Connection, sandbox: SandboxId, hold: &Hold) -> 
     let days = Days::of(hold.at);
     let subjects = Value::from(hold.payer.subjects()).to_string();
     let mut known = Known::read(connection, &sandbox, &hold.payer.accounts(), &subjects, days)?;
+    let is_new = known.held.is_none();
     let mut held = known.held.take().unwrap_or_else(|| Held {
         account: known.payer(&hold.payer),
         amount: 0,
@@ -153,7 +156,8 @@ pub(super) fn hold(connection: &Connection, sandbox: SandboxId, hold: &Hold) -> 
     });
     let more = wanted - held.amount;
     if more == 0 {
-        return Ok(());
+        // A hold of nothing says whose sandbox it is.
+        return if is_new { write(connection, known.sheet, &sandbox, &held, None, &[]) } else { Ok(()) };
     }
     if held.is_settled {
         return Err(Fault::internal(format!("the hold of {sandbox} is settled and cannot be raised")));
@@ -228,6 +232,28 @@ pub(super) fn settle(connection: &Connection, sandbox: SandboxId, settle: &Settl
     // What was charged stays in the days' sums and is no part of a hold any more.
     held.parts = Parts::default();
     write(connection, known.sheet, &sandbox, &held, Some(micros(settle.at)), &change)
+}
+
+/// What ended without a charge, in order of its end.
+pub(super) const FREE: &str = "SELECT h.sandbox_id, h.settled_at FROM holds h INDEXED BY holds_ended \
+    WHERE h.account = ?1 AND h.settled_at < ?3 AND (h.settled_at, h.sandbox_id) > (?2, ?4) AND NOT EXISTS \
+    (SELECT 1 FROM ledger_transactions t WHERE t.id = h.sandbox_id || '/settle') \
+    ORDER BY h.settled_at, h.sandbox_id LIMIT ?5";
+
+pub(super) fn free(
+    connection: &Connection,
+    account: &str,
+    after: (Timestamp, Option<SandboxId>),
+    until: Timestamp,
+    limit: Limit,
+) -> Attempt<Vec<(SandboxId, Timestamp)>> {
+    query(FREE)
+        .bind(account)
+        .bind(micros(after.0))
+        .bind(micros(until))
+        .bind(after.1.map(|id| id.to_string()).unwrap_or_default())
+        .bind(i64::from(limit.get()))
+        .all(connection, |row| Ok((row.get_ref(0)?.as_str()?.parse()?, moment(row.get(1)?)?)))
 }
 
 fn write(

@@ -23,6 +23,7 @@ async fn no_hot_query_of_the_books_scans() {
     for (sql, sorts) in [
         (accounts::GET, false),
         (holds::READ, false),
+        (holds::FREE, false),
         (batch::READ, false),
         (entries::ALL, false),
         (entries::OF_ACCOUNT, false),

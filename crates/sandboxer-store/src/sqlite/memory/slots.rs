@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use rusqlite::Connection;
 use sandboxer_core::SandboxId;
-use sandboxer_core::route::{ExtensionLimits, Slots};
+use sandboxer_core::route::{ExtensionLimits, Refusal, Slots};
 
 use crate::sqlite::fault::Attempt;
 use crate::sqlite::query::query;
@@ -58,10 +58,10 @@ pub(super) fn take(
     sandbox: SandboxId,
     limits: &ExtensionLimits,
     now: Timestamp,
-) -> Attempt<Option<String>> {
+) -> Attempt<Option<Refusal>> {
     let slots = taken(connection, extension, Some(sandbox), limits, now)?;
-    if let Some(reason) = limits.refuse(slots) {
-        return Ok(Some(reason));
+    if let Some(refusal) = limits.refuse(slots, now) {
+        return Ok(Some(refusal));
     }
     query("INSERT OR REPLACE INTO route_slots VALUES (?, ?, ?)")
         .bind(extension)
