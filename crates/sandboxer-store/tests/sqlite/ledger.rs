@@ -127,7 +127,7 @@ async fn the_audit_finds_what_is_planted() {
         ),
         (
             "UPDATE spend SET used = used + 1 WHERE subject = 'actor:acme/agt'",
-            vec!["the budgets of actor:acme/agt count", "0.000000001 USD, and its sandboxes"],
+            vec!["the budgets of actor:acme/agt count", "4.500000001 USD, and its sandboxes"],
         ),
         (
             "DELETE FROM spend WHERE subject = 'actor:acme/agt'",

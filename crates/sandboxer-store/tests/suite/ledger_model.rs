@@ -265,14 +265,14 @@ impl Model {
             return;
         }
         self.known[place].stored = outcome.unwrap();
-        let Some(account) = self.known[place].account.clone() else { return };
-        if self.known[place].settled {
+        if std::mem::replace(&mut self.known[place].settled, true) {
             return;
         }
+        // Nothing was ever held.
+        let Some(account) = self.known[place].account.clone() else { return };
         let rest = held - upstream - fee;
         self.give_back(place, rest);
         self.known[place].parts.clear();
-        self.known[place].settled = true;
         for (account, amount) in
             [(&*format!("held:{account}"), -held), (PROVIDER, upstream), ("fees", fee), (&*account, rest)]
         {

@@ -32,7 +32,7 @@ pub(super) const READ: &str = concat!(
 );
 
 const WRITE: &str = "INSERT INTO holds (sandbox_id, account, amount, turns, subjects, parts, settled_at) \
-    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sandbox_id) DO UPDATE SET amount = excluded.amount, \
+    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sandbox_id) DO UPDATE SET account = excluded.account, amount = excluded.amount, \
     turns = excluded.turns, parts = excluded.parts, settled_at = excluded.settled_at";
 const SPEND: &str = "INSERT INTO spend (subject, day, used) SELECT s.value, c.value ->> 0, c.value ->> 1 \
     FROM json_each(?) s, json_each(?) c WHERE true \
@@ -154,6 +154,10 @@ pub(super) fn hold(connection: &Connection, sandbox: SandboxId, hold: &Hold) -> 
         subjects,
         parts: Parts::default(),
     });
+    if held.turns == 0 && !held.is_settled {
+        // Nothing has moved yet: whoever would pay now does.
+        held.account = known.payer(&hold.payer);
+    }
     let more = wanted - held.amount;
     if more == 0 {
         // A hold of nothing says whose sandbox it is.
