@@ -10,6 +10,7 @@ use sandboxer_store::{Idempotency, Insert, Inserted, Step, Stored};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::Work;
 use crate::bill::Money;
 use crate::caller::Action;
 use crate::destroy::Ending;
@@ -53,24 +54,25 @@ impl Engine {
         Box::pin(self.create_shared(caller, request, plan, options, sharing)).await
     }
 
-    pub(crate) async fn create_shared(
-        &self,
-        caller: &Caller,
+    pub(crate) fn create_shared<'a>(
+        &'a self,
+        caller: &'a Caller,
         request: CreateRequest,
         plan: Plan,
         options: CreateOptions,
         sharing: Sharing,
-    ) -> Result<Created> {
-        // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
-        let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());
-        let guard = cancel.drop_guard();
-        let task =
-            tokio::spawn(
-                async move { engine.create_planned(&caller, &request, plan, &options, &sharing).await },
-            );
-        let created = task.await.map_err(internal)?;
-        let _ = guard.disarm();
-        created
+    ) -> Work<'a, Created> {
+        Box::pin(async move {
+            // A task of its own from the first write on: a future that is dropped in the middle would clean up nothing.
+            let (engine, caller, cancel) = (self.clone(), caller.clone(), options.cancel.clone());
+            let guard = cancel.drop_guard();
+            let task = tokio::spawn(async move {
+                engine.create_planned(&caller, &request, plan, &options, &sharing).await
+            });
+            let created = task.await.map_err(internal)?;
+            let _ = guard.disarm();
+            created
+        })
     }
 
     async fn create_planned(

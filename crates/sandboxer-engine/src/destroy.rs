@@ -7,6 +7,7 @@ use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State, error::Failure}
 use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 
+use crate::Work;
 use crate::{Caller, Engine, fault};
 
 /// Why a sandbox ends, and through which state.
@@ -54,39 +55,41 @@ impl Engine {
 
     /// Brings a sandbox to its end, whoever else is working on it. `Conflict` where nobody asked for the end and the row
     /// has changed since it was judged.
-    pub(crate) async fn end(&self, mut stored: Stored, ending: Ending) -> Result<Stored> {
-        self.last_sync(&stored).await;
-        loop {
-            match stored.record.state() {
-                State::Destroyed => return Ok(stored),
-                State::Destroying if self.is_being_worked_on(&stored) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                    stored = self.reload(stored.record.id()).await?;
-                    continue;
-                }
-                _ => {}
-            }
-            fault::point("engine.destroy.before_intent");
-            match self.mark_destroying(&stored, &ending).await {
-                Ok(marked) => {
-                    fault::point("engine.destroy.after_intent");
-                    if ending.untouched && marked.record.sandbox.route.hedge.is_none() {
-                        return self.record_destroyed(marked, CleanupReport::default()).await;
+    pub(crate) fn end<'a>(&'a self, mut stored: Stored, ending: Ending) -> Work<'a, Stored> {
+        Box::pin(async move {
+            self.last_sync(&stored).await;
+            loop {
+                match stored.record.state() {
+                    State::Destroyed => return Ok(stored),
+                    State::Destroying if self.is_being_worked_on(&stored) => {
+                        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                        stored = self.reload(stored.record.id()).await?;
+                        continue;
                     }
-                    let ended = self.tear_down(marked).await?;
-                    self.forget_workspace(ended.record.id());
-                    return Ok(ended);
+                    _ => {}
                 }
-                Err(error) if error.kind() == ErrorKind::Conflict => {
-                    // It was judged by what it was, and it is something else now: longer, ready, or somebody's.
-                    if ending.is_a_judgement() {
-                        return Err(error);
+                fault::point("engine.destroy.before_intent");
+                match self.mark_destroying(&stored, &ending).await {
+                    Ok(marked) => {
+                        fault::point("engine.destroy.after_intent");
+                        if ending.untouched && marked.record.sandbox.route.hedge.is_none() {
+                            return self.record_destroyed(marked, CleanupReport::default()).await;
+                        }
+                        let ended = self.tear_down(marked).await?;
+                        self.forget_workspace(ended.record.id());
+                        return Ok(ended);
                     }
-                    stored = self.reload(stored.record.id()).await?;
+                    Err(error) if error.kind() == ErrorKind::Conflict => {
+                        // It was judged by what it was, and it is something else now: longer, ready, or somebody's.
+                        if ending.is_a_judgement() {
+                            return Err(error);
+                        }
+                        stored = self.reload(stored.record.id()).await?;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
-        }
+        })
     }
 
     pub(crate) async fn reload(&self, id: SandboxId) -> Result<Stored> {

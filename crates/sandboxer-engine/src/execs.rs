@@ -8,6 +8,7 @@ use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
+use crate::Work;
 use crate::workspace::Inside;
 use crate::{Caller, Engine};
 
@@ -92,17 +93,19 @@ impl Engine {
     }
 
     /// The row, the extension and the handle of a sandbox that can be used.
-    pub(crate) async fn usable_backend(
-        &self,
-        caller: &Caller,
+    pub(crate) fn usable_backend<'a>(
+        &'a self,
+        caller: &'a Caller,
         id: SandboxId,
-    ) -> Result<(Stored, Arc<dyn Extension>, Handle)> {
-        let stored = self.load_usable(caller, id).await?;
-        let extension = self.extension_of(&stored.record).await?;
-        let handle = stored.record.handle.clone().ok_or_else(|| {
-            Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
-        })?;
-        Ok((stored, extension, handle))
+    ) -> Work<'a, (Stored, Arc<dyn Extension>, Handle)> {
+        Box::pin(async move {
+            let stored = self.load_usable(caller, id).await?;
+            let extension = self.extension_of(&stored.record).await?;
+            let handle = stored.record.handle.clone().ok_or_else(|| {
+                Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
+            })?;
+            Ok((stored, extension, handle))
+        })
     }
 
     /// When the backend turns out to be gone, the row learns it, and the caller is told what became of the sandbox.

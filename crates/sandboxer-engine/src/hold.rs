@@ -13,6 +13,7 @@ use sandboxer_store::{Books, Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
+use crate::Work;
 use crate::bill::Money;
 use crate::{Caller, Engine};
 
@@ -43,41 +44,43 @@ impl Engine {
     }
 
     /// Takes the sandbox for work of at most this length; waits for whoever has it.
-    pub(crate) async fn hold(&self, caller: &Caller, id: SandboxId, span: Dur) -> Result<Held> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        let mut pause = Duration::from_millis(2);
-        loop {
-            let stored = self.load_lasting(caller, id).await?;
-            if self.is_being_worked_on(&stored) {
-                if tokio::time::Instant::now() > deadline {
-                    return Err(Error::new(
-                        ErrorKind::Conflict,
-                        format!("somebody else is working on sandbox {id}"),
-                    )
-                    .with_hint("try again when they are done"));
+    pub(crate) fn hold<'a>(&'a self, caller: &'a Caller, id: SandboxId, span: Dur) -> Work<'a, Held> {
+        Box::pin(async move {
+            let deadline = tokio::time::Instant::now() + PATIENCE;
+            let mut pause = Duration::from_millis(2);
+            loop {
+                let stored = self.load_lasting(caller, id).await?;
+                if self.is_being_worked_on(&stored) {
+                    if tokio::time::Instant::now() > deadline {
+                        return Err(Error::new(
+                            ErrorKind::Conflict,
+                            format!("somebody else is working on sandbox {id}"),
+                        )
+                        .with_hint("try again when they are done"));
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                continue;
+                let extension = self.extension_of(&stored.record).await?;
+                let handle = stored.record.handle.clone().ok_or_else(|| {
+                    Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
+                })?;
+                let update = Update {
+                    record: stored.record,
+                    expected_version: stored.version,
+                    steps: Vec::new(),
+                    facts: Vec::new(),
+                    lease: LeaseChange::Take(self.lease_for(span)),
+                    books: Books::default(),
+                };
+                match self.inner.store.update(update).await {
+                    Ok(stored) => return Ok(Held { stored, extension, handle }),
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    Err(error) => return Err(error),
+                }
             }
-            let extension = self.extension_of(&stored.record).await?;
-            let handle = stored.record.handle.clone().ok_or_else(|| {
-                Error::new(ErrorKind::Internal, format!("sandbox {id} is usable and has no handle"))
-            })?;
-            let update = Update {
-                record: stored.record,
-                expected_version: stored.version,
-                steps: Vec::new(),
-                facts: Vec::new(),
-                lease: LeaseChange::Take(self.lease_for(span)),
-                books: Books::default(),
-            };
-            match self.inner.store.update(update).await {
-                Ok(stored) => return Ok(Held { stored, extension, handle }),
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => return Err(error),
-            }
-        }
+        })
     }
 
     /// The row of a sandbox that is ready, active or paused now.
@@ -98,36 +101,38 @@ impl Engine {
 
     /// Gives the sandbox back, in another state if that changed. Somebody may have written in between: what they wrote
     /// stays, and where it ends the sandbox there is nothing to give back.
-    pub(crate) async fn let_go(&self, held: Held, to: Option<State>) -> Result<Stored> {
-        let mut stored = held.stored;
-        loop {
-            let mut record = stored.record.clone();
-            let (mut steps, mut money) = (Vec::new(), Money::default());
-            if let Some(to) = to.filter(|to| *to != record.state()) {
-                record.sandbox.state = to;
-                steps.push(Step { to, event: NewEvent::transition(to, self.now(), json!({})) });
-                let phase = if to == State::Paused { Phase::Paused } else { Phase::Running };
-                money = self.switch_meters(&mut record, phase).await?;
-            }
-            let update = Update {
-                record,
-                expected_version: stored.version,
-                steps,
-                facts: money.facts,
-                lease: LeaseChange::Release,
-                books: money.books,
-            };
-            let id = stored.record.id();
-            match self.inner.store.update(update).await {
-                Err(error) if error.kind() == ErrorKind::Conflict => {
-                    stored = self.reload(id).await?;
-                    if !is_lasting(stored.record.state()) {
-                        return if to.is_some() { Err(crate::not_usable(&stored)) } else { Ok(stored) };
-                    }
+    pub(crate) fn let_go<'a>(&'a self, held: Held, to: Option<State>) -> Work<'a, Stored> {
+        Box::pin(async move {
+            let mut stored = held.stored;
+            loop {
+                let mut record = stored.record.clone();
+                let (mut steps, mut money) = (Vec::new(), Money::default());
+                if let Some(to) = to.filter(|to| *to != record.state()) {
+                    record.sandbox.state = to;
+                    steps.push(Step { to, event: NewEvent::transition(to, self.now(), json!({})) });
+                    let phase = if to == State::Paused { Phase::Paused } else { Phase::Running };
+                    money = self.switch_meters(&mut record, phase).await?;
                 }
-                other => return other,
+                let update = Update {
+                    record,
+                    expected_version: stored.version,
+                    steps,
+                    facts: money.facts,
+                    lease: LeaseChange::Release,
+                    books: money.books,
+                };
+                let id = stored.record.id();
+                match self.inner.store.update(update).await {
+                    Err(error) if error.kind() == ErrorKind::Conflict => {
+                        stored = self.reload(id).await?;
+                        if !is_lasting(stored.record.state()) {
+                            return if to.is_some() { Err(crate::not_usable(&stored)) } else { Ok(stored) };
+                        }
+                    }
+                    other => return other,
+                }
             }
-        }
+        })
     }
 
     /// Brings the backend of abandoned work back to what the row says.

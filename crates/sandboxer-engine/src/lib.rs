@@ -141,6 +141,10 @@ pub struct Parts {
     pub prices: Prices,
 }
 
+/// Work whose type is forgotten. The large operations are given out as such: an `async fn` is compiled again in every
+/// crate and test that awaits it, this once and here.
+pub(crate) type Work<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
 /// The engine. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Engine {

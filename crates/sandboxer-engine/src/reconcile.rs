@@ -8,6 +8,7 @@ use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::Stored;
 
 use crate::Engine;
+use crate::Work;
 use crate::destroy::Ending;
 use crate::snapshots::Where;
 
@@ -33,36 +34,40 @@ pub(crate) type Settled = std::result::Result<(SandboxId, State, Stored), String
 
 impl Engine {
     /// Looks at every row of the engine's own machine that is not destroyed, and at everything of ours on it.
-    pub async fn reconcile(&self) -> Result<ReconcileReport> {
-        let mut report = ReconcileReport::default();
-        for stored in self.inner.store.living().await? {
-            if stored.record.sandbox.host == host::LOCAL {
-                self.reconcile_row(stored, &mut report).await;
+    pub fn reconcile<'a>(&'a self) -> Work<'a, ReconcileReport> {
+        Box::pin(async move {
+            let mut report = ReconcileReport::default();
+            for stored in self.inner.store.living().await? {
+                if stored.record.sandbox.host == host::LOCAL {
+                    self.reconcile_row(stored, &mut report).await;
+                }
             }
-        }
-        self.settle_snapshots(Where::Here).await?;
-        self.remove_orphans(&[Host::local()], &mut report).await?;
-        self.sweep_workspaces().await?;
-        Ok(report)
+            self.settle_snapshots(Where::Here).await?;
+            self.remove_orphans(&[Host::local()], &mut report).await?;
+            self.sweep_workspaces().await?;
+            Ok(report)
+        })
     }
 
     /// The same on every other host, all of them at once. It may take a while when one of them does not answer, so that
     /// nobody should wait for it.
-    pub async fn reconcile_remote(&self) -> Result<ReconcileReport> {
-        let hosts: Vec<Host> = self.book().all().await?.into_iter().map(|record| record.host).collect();
-        let hosts: Vec<Host> = hosts.into_iter().filter(|host| !host.is_local()).collect();
-        let mut report = ReconcileReport::default();
-        if hosts.is_empty() {
-            return Ok(report);
-        }
-        for (_, settled) in self.settle_remote().await? {
-            match settled {
-                Ok((id, before, settled)) => report.note(id, before, &settled),
-                Err(problem) => report.problems.push(problem),
+    pub fn reconcile_remote<'a>(&'a self) -> Work<'a, ReconcileReport> {
+        Box::pin(async move {
+            let hosts: Vec<Host> = self.book().all().await?.into_iter().map(|record| record.host).collect();
+            let hosts: Vec<Host> = hosts.into_iter().filter(|host| !host.is_local()).collect();
+            let mut report = ReconcileReport::default();
+            if hosts.is_empty() {
+                return Ok(report);
             }
-        }
-        self.remove_orphans(&hosts, &mut report).await?;
-        Ok(report)
+            for (_, settled) in self.settle_remote().await? {
+                match settled {
+                    Ok((id, before, settled)) => report.note(id, before, &settled),
+                    Err(problem) => report.problems.push(problem),
+                }
+            }
+            self.remove_orphans(&hosts, &mut report).await?;
+            Ok(report)
+        })
     }
 
     async fn reconcile_row(&self, stored: Stored, report: &mut ReconcileReport) {
@@ -161,15 +166,17 @@ impl Engine {
     }
 
     /// Brings one row up to date with its backend, and judges anew when somebody changes it meanwhile.
-    pub(crate) async fn settle(&self, mut stored: Stored) -> Result<Stored> {
-        for _ in 0..8 {
-            let id = stored.record.id();
-            match Box::pin(self.judge(stored)).await {
-                Err(error) if error.kind() == ErrorKind::Conflict => stored = self.reload(id).await?,
-                other => return other,
+    pub(crate) fn settle<'a>(&'a self, mut stored: Stored) -> Work<'a, Stored> {
+        Box::pin(async move {
+            for _ in 0..8 {
+                let id = stored.record.id();
+                match Box::pin(self.judge(stored)).await {
+                    Err(error) if error.kind() == ErrorKind::Conflict => stored = self.reload(id).await?,
+                    other => return other,
+                }
             }
-        }
-        Ok(stored)
+            Ok(stored)
+        })
     }
 
     async fn judge(&self, stored: Stored) -> Result<Stored> {

@@ -8,6 +8,7 @@ use sandboxer_core::snapshot::{SnapshotRecord, Taken};
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Error, ErrorKind, Result, SnapshotId};
 
+use crate::Work;
 use crate::{Caller, CreateOptions, Created, Engine, Plan};
 
 impl Engine {
@@ -30,11 +31,13 @@ impl Engine {
 
     /// Resolves a request without any effect, also one that starts from a snapshot, which its caller must be able to
     /// see.
-    pub async fn plan_for(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {
-        crate::inputs::check(caller, request)?;
-        let mut plan = self.plan_from(caller, request).await?;
-        plan.spec.workspace_source = self.checked_source(caller, &plan)?;
-        Ok(plan)
+    pub fn plan_for<'a>(&'a self, caller: &'a Caller, request: &'a CreateRequest) -> Work<'a, Plan> {
+        Box::pin(async move {
+            crate::inputs::check(caller, request)?;
+            let mut plan = self.plan_from(caller, request).await?;
+            plan.spec.workspace_source = self.checked_source(caller, &plan)?;
+            Ok(plan)
+        })
     }
 
     /// The same, as if this sandbox were gone: what it takes of hosts and limits is free for the one that replaces it.

@@ -7,6 +7,7 @@ use sandboxer_core::{Dur, Error, ErrorKind, Result, SandboxId, SnapshotId};
 use sandboxer_store::{SnapshotFilter, Stored, StoredSnapshot};
 use serde_json::json;
 
+use crate::Work;
 use crate::hold::{Held, detached, in_time};
 use crate::reach::own_key_of;
 use crate::{Caller, Engine, fault};
@@ -44,24 +45,26 @@ impl Engine {
     }
 
     /// One that is `doomed` stays leased to this process and goes when that ends, if not before.
-    pub(crate) async fn take_snapshot(
-        &self,
-        caller: &Caller,
+    pub(crate) fn take_snapshot<'a>(
+        &'a self,
+        caller: &'a Caller,
         id: SandboxId,
         name: Option<String>,
         doomed: bool,
-    ) -> Result<StoredSnapshot> {
-        let stored = self.load(caller, id).await?;
-        let description = self.description_of(&stored)?;
-        if !description.capability.snapshot {
-            return Err(Error::unsupported(&description.id, "snapshots"));
-        }
-        // As long as a provision of the same thing may take: both move all of its data.
-        let span = self.provision_limit(&stored)?;
-        let held = self.hold(caller, id, span).await?;
-        let taken = self.take_of_held(&held, name, doomed, span).await;
-        let stored = self.let_go(held, None).await?;
-        self.or_settle(stored, taken).await
+    ) -> Work<'a, StoredSnapshot> {
+        Box::pin(async move {
+            let stored = self.load(caller, id).await?;
+            let description = self.description_of(&stored)?;
+            if !description.capability.snapshot {
+                return Err(Error::unsupported(&description.id, "snapshots"));
+            }
+            // As long as a provision of the same thing may take: both move all of its data.
+            let span = self.provision_limit(&stored)?;
+            let held = self.hold(caller, id, span).await?;
+            let taken = self.take_of_held(&held, name, doomed, span).await;
+            let stored = self.let_go(held, None).await?;
+            self.or_settle(stored, taken).await
+        })
     }
 
     async fn take_of_held(

@@ -8,6 +8,7 @@ use sandboxer_core::ledger::Seat;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, SnapshotId, State};
 use sandboxer_store::Stored;
 
+use crate::Work;
 use crate::caller::Action;
 use crate::reach::own_key_of;
 use crate::survey::{Look, Pair};
@@ -130,53 +131,55 @@ impl Engine {
         })
     }
 
-    pub(crate) async fn find_stale(&self, hosts: &[Host]) -> Result<(StaleReport, Vec<Pair>)> {
-        // Rows first: one that is written later cannot be missed for want of its sandbox.
-        let living = self.inner.store.living().await?;
-        let (looks, unanswered) = self.survey(hosts).await?;
-        let mut report = StaleReport { unanswered, ..StaleReport::default() };
-        for look in &looks {
-            match &look.found {
-                Err(error) => report.unanswered.push(Unanswered {
-                    host: look.pair.host.clone(),
-                    extension: look.pair.id.clone(),
-                    reason: error.chain().join(": "),
-                }),
-                Ok(found) => {
-                    for found in found {
-                        if let Some((why, known)) = self.why_stale(&look.pair, &found.tag).await? {
-                            report.remains.push(Remains {
-                                host: look.pair.host.clone(),
-                                extension: look.pair.id.clone(),
-                                tag: found.tag.clone(),
-                                own_key_of: look.pair.own_key_of.clone(),
-                                alive: found.alive,
-                                parts: found.parts.clone(),
-                                why,
-                                known,
-                                removed: false,
-                                problem: None,
-                            });
+    pub(crate) fn find_stale<'a>(&'a self, hosts: &'a [Host]) -> Work<'a, (StaleReport, Vec<Pair>)> {
+        Box::pin(async move {
+            // Rows first: one that is written later cannot be missed for want of its sandbox.
+            let living = self.inner.store.living().await?;
+            let (looks, unanswered) = self.survey(hosts).await?;
+            let mut report = StaleReport { unanswered, ..StaleReport::default() };
+            for look in &looks {
+                match &look.found {
+                    Err(error) => report.unanswered.push(Unanswered {
+                        host: look.pair.host.clone(),
+                        extension: look.pair.id.clone(),
+                        reason: error.chain().join(": "),
+                    }),
+                    Ok(found) => {
+                        for found in found {
+                            if let Some((why, known)) = self.why_stale(&look.pair, &found.tag).await? {
+                                report.remains.push(Remains {
+                                    host: look.pair.host.clone(),
+                                    extension: look.pair.id.clone(),
+                                    tag: found.tag.clone(),
+                                    own_key_of: look.pair.own_key_of.clone(),
+                                    alive: found.alive,
+                                    parts: found.parts.clone(),
+                                    why,
+                                    known,
+                                    removed: false,
+                                    problem: None,
+                                });
+                            }
                         }
                     }
                 }
             }
-        }
-        for stored in living {
-            if let Some(why) = self.why_empty(&stored, &looks).await? {
-                let sandbox = stored.record.sandbox;
-                report.rows.push(EmptyRow {
-                    sandbox_id: sandbox.sandbox_id,
-                    host: sandbox.host,
-                    extension: sandbox.extension,
-                    state: sandbox.state,
-                    why,
-                    ended: false,
-                    problem: None,
-                });
+            for stored in living {
+                if let Some(why) = self.why_empty(&stored, &looks).await? {
+                    let sandbox = stored.record.sandbox;
+                    report.rows.push(EmptyRow {
+                        sandbox_id: sandbox.sandbox_id,
+                        host: sandbox.host,
+                        extension: sandbox.extension,
+                        state: sandbox.state,
+                        why,
+                        ended: false,
+                        problem: None,
+                    });
+                }
             }
-        }
-        Ok((report, looks.into_iter().map(|look| look.pair).collect()))
+            Ok((report, looks.into_iter().map(|look| look.pair).collect()))
+        })
     }
 
     /// Why what was found belongs to no living row, and whether a row of ours knows it. Asked after it was found: a

@@ -12,7 +12,7 @@ use sandboxer_core::snapshot::{Snapshot, SnapshotRecord};
 use sandboxer_core::{Actor, Dur, ErrorKind, ExecId, KeyId, SandboxId, SnapshotId, State};
 use sandboxer_engine::{Caller, CreateOptions, ForkRequest};
 use sandboxer_store::{Books, EventFilter, Lease, LeaseChange, SnapshotFilter, Update};
-use sandboxer_testkit::Workshop;
+use sandboxer_testkit::{Workshop, eventually};
 
 fn me() -> Caller {
     Caller::local_admin()
@@ -416,13 +416,12 @@ async fn a_forks_snapshot_that_the_backend_needs_goes_after_the_forks() {
 async fn a_sandbox_that_ends_during_a_snapshot_ends() {
     let workshop = workshop().await;
     let id = create(&workshop, CreateRequest::default()).await.sandbox_id;
-    workshop.extension.script(|script| script.snapshot_takes = Duration::from_millis(100));
+    workshop.extension.script(|script| script.snapshot_takes = Duration::from_secs(1));
     let (engine, other) = (workshop.engine.clone(), workshop.second_engine());
-    let (taken, destroyed) =
-        tokio::join!(async move { engine.snapshot(&me(), id, None).await }, async move {
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            other.destroy(&me(), id).await
-        });
+    let (taken, destroyed) = tokio::join!(async move { engine.snapshot(&me(), id, None).await }, async {
+        eventually("the snapshot is begun", || workshop.extension.snapshots_begun() > 0).await;
+        other.destroy(&me(), id).await
+    });
     assert_eq!(destroyed.unwrap().state, State::Destroyed);
     taken.unwrap_err();
     assert_eq!(workshop.extension.living(), Vec::<String>::new());

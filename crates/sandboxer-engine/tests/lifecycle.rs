@@ -8,7 +8,7 @@ use sandboxer_core::request::{CreateRequest, ExecRequest};
 use sandboxer_core::{Dur, ErrorKind, ExecId, SandboxId, State};
 use sandboxer_engine::{Caller, CreateOptions, Engine, Limits};
 use sandboxer_store::{EventFilter, Filter};
-use sandboxer_testkit::Workshop;
+use sandboxer_testkit::{Workshop, eventually};
 use tokio_util::sync::CancellationToken;
 
 fn me() -> Caller {
@@ -118,7 +118,7 @@ async fn cancelling_a_create_cleans_up() {
     let options = CreateOptions { cancel: cancel.clone(), ..CreateOptions::default() };
     let engine = workshop.engine.clone();
     let creating = tokio::spawn(async move { engine.create(&me(), CreateRequest::default(), options).await });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually("it is begun", || workshop.extension.most_at_once() > 0).await;
     cancel.cancel();
     assert_eq!(creating.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
     let all = Filter { all: true, ..Filter::default() };
@@ -134,7 +134,7 @@ async fn a_caller_that_vanishes_cancels_its_create() {
     let creating = tokio::spawn(async move {
         engine.create(&me(), CreateRequest::default(), CreateOptions::default()).await
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually("it is begun", || workshop.extension.most_at_once() > 0).await;
     creating.abort();
     let all = Filter { all: true, ..Filter::default() };
     for _ in 0..200 {

@@ -59,6 +59,7 @@ struct World {
     /// Which checkpoint a sandbox was started from.
     origins: BTreeMap<String, String>,
     provisioned: u64,
+    snapshots_begun: u64,
     /// The key that each provision came with.
     credentials: Vec<Option<String>>,
     /// In whose account each tag is, where that is not the platform's.
@@ -112,6 +113,11 @@ impl Scripted {
     /// The key that each provision came with, in order.
     pub fn credentials(&self) -> Vec<Option<String>> {
         self.world().credentials.clone()
+    }
+
+    /// How many checkpoints were begun, whatever became of them.
+    pub fn snapshots_begun(&self) -> u64 {
+        self.world().snapshots_begun
     }
 
     /// The most provisions that were under way at the same time.
@@ -368,7 +374,11 @@ impl Extension for Scripted {
     }
 
     async fn snapshot(&self, handle: &Handle, id: SnapshotId) -> Result<Taken> {
-        let script = self.world().script.clone();
+        let script = {
+            let mut world = self.world();
+            world.snapshots_begun += 1;
+            world.script.clone()
+        };
         tokio::time::sleep(script.snapshot_takes).await;
         if script.snapshot_fails {
             return Err(Error::new(ErrorKind::NoSpace, "no room for a checkpoint"));

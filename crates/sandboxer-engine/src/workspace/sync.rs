@@ -20,6 +20,7 @@ use super::inside::Inside;
 use super::listing::Listing;
 use super::mirror::{Lock, Mirror, RemoteCache};
 use super::{SyncReport, blocking, mirrored};
+use crate::Work;
 use crate::{Caller, Engine, fault};
 
 /// Which way changes may go.
@@ -76,26 +77,28 @@ impl Engine {
     }
 
     /// In a task of its own: whoever waits may go away, and the lock must not go before the work does.
-    pub(super) async fn sync_now(
-        &self,
+    pub(super) fn sync_now<'a>(
+        &'a self,
         id: SandboxId,
         inside: Inside,
         folder: PathBuf,
         options: SyncOptions,
-    ) -> Result<SyncReport> {
-        let (engine, state) = (self.clone(), self.places()?.mirror(id));
-        let work = tokio::spawn(async move {
-            let take = state.clone();
-            let (lock, mirror) = blocking(move || {
-                let lock = Lock::take(&take)?;
-                Ok((lock, Mirror::load(&take)?))
-            })
-            .await?;
-            let run = Run { engine, id, inside, folder, options, lock };
-            run.carry_out(mirror).await
-        });
-        work.await
-            .map_err(|source| Error::new(ErrorKind::Internal, "a sync broke off").with_source(source))?
+    ) -> Work<'a, SyncReport> {
+        Box::pin(async move {
+            let (engine, state) = (self.clone(), self.places()?.mirror(id));
+            let work = tokio::spawn(async move {
+                let take = state.clone();
+                let (lock, mirror) = blocking(move || {
+                    let lock = Lock::take(&take)?;
+                    Ok((lock, Mirror::load(&take)?))
+                })
+                .await?;
+                let run = Run { engine, id, inside, folder, options, lock };
+                run.carry_out(mirror).await
+            });
+            work.await
+                .map_err(|source| Error::new(ErrorKind::Internal, "a sync broke off").with_source(source))?
+        })
     }
 
     /// Before a command of a mirror. Any other sandbox costs a look at its record and nothing more.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sandboxer_core::route::BreakerState;
 use sandboxer_core::{Class, Dur, Error, ErrorKind, Extension};
+use sandboxer_testkit::eventually;
 
 use crate::provider::Provider;
 use crate::site::{Blueprint, Site, create, request};
@@ -30,12 +31,12 @@ async fn it_opens_half_opens_and_closes() {
     // Its time is over: one may try, and while it does the others go elsewhere.
     site.clock.advance(Dur::from_secs(31));
     one.recovers();
-    one.script(|script| script.takes = Duration::from_millis(400));
+    one.script(|script| script.takes = Duration::from_secs(1));
     let plan = site.engine.plan(&request()).await.unwrap();
     assert_eq!(plan.route.offers[0].health.as_ref().unwrap().state, BreakerState::HalfOpen);
     let second = site.reborn().await;
     let (a, b) = tokio::join!(create(&site.engine, request()), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        eventually("the first one tries", || one.was_asked()).await;
         create(&second, request()).await
     });
     assert_eq!((a.unwrap().extension.as_str(), b.unwrap().extension.as_str()), ("ext.one", "ext.two"));

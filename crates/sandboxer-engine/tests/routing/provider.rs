@@ -99,6 +99,11 @@ impl Provider {
         self.world().made
     }
 
+    /// Whether anything was asked since the last time.
+    pub(crate) fn was_asked(&self) -> bool {
+        !self.world().calls.is_empty()
+    }
+
     /// What was asked since the last time.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.world().calls)

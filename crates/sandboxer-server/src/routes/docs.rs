@@ -3,22 +3,45 @@
 use axum::extract::Path;
 use axum::response::IntoResponse;
 use http::header;
-use rust_embed::RustEmbed;
 use sandboxer_core::{Error, ErrorKind};
 
 use crate::error::ApiResult;
 
-#[derive(RustEmbed)]
-#[folder = "../../docs"]
-#[include = "*.md"]
-#[include = "**/*.md"]
-struct Guides;
+macro_rules! guides {
+    ($($name:literal)*) => {
+        /// Every guide by its name, those in folders last.
+        const GUIDES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../../docs/", $name)))),*];
+    };
+}
+
+guides! {
+    "api.md"
+    "architecture.md"
+    "cli.md"
+    "environment.md"
+    "events.md"
+    "extension-sdk.md"
+    "host-telemetry.md"
+    "hosts.md"
+    "payments.md"
+    "performance.md"
+    "prices.md"
+    "profiles.md"
+    "routing.md"
+    "security.md"
+    "snapshots.md"
+    "workspaces.md"
+    "integrations/glas-harness.md"
+    "integrations/snuggle-inventor.md"
+    "integrations/wise-validator.md"
+    "runbooks/compose-e2e.md"
+    "runbooks/sandbox-canary.md"
+}
 
 /// The names of all guides, such as `api.md` or `runbooks/compose-e2e.md`, in order.
-pub(super) fn names() -> Vec<String> {
-    let mut names: Vec<String> = Guides::iter().map(std::borrow::Cow::into_owned).collect();
-    names.sort_by_key(|name| (name.contains('/'), name.clone()));
-    names
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    GUIDES.iter().map(|(name, _)| *name)
 }
 
 /// A guide
@@ -40,12 +63,38 @@ pub(crate) async fn guide_in_folder(Path((folder, page)): Path<(String, String)>
 }
 
 fn send(page: &str) -> ApiResult {
-    let found = Guides::get(page).ok_or_else(|| {
+    let (_, text) = GUIDES.iter().find(|(name, _)| *name == page).ok_or_else(|| {
         Error::new(
             ErrorKind::NotFound,
             format!("there is no guide `{}`", sandboxer_core::suggest::printable(page)),
         )
         .with_hint("`/` lists them")
     })?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], found.data.into_owned()).into_response())
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], *text).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn pages(folder: &Path, prefix: &str, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() {
+                pages(&entry.path(), &format!("{name}/"), found);
+            } else if name.ends_with(".md") {
+                found.push(name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_guide_is_served() {
+        let mut found = Vec::new();
+        pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"), "", &mut found);
+        found.sort_by_key(|name| (name.contains('/'), name.clone()));
+        assert_eq!(names().collect::<Vec<_>>(), found);
+    }
 }

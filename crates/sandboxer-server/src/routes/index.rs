@@ -53,10 +53,8 @@ fn address(headers: &HeaderMap) -> &str {
 }
 
 fn page(address: &str) -> String {
-    let guides: String = docs::names()
-        .iter()
-        .map(|name| format!("  <li><a href=\"/docs/{name}\">{name}</a></li>\n"))
-        .collect();
+    let guides: String =
+        docs::names().map(|name| format!("  <li><a href=\"/docs/{name}\">{name}</a></li>\n")).collect();
     let first = format!(
         "</ul>\n<h2>A first sandbox</h2>\n<p>From a shell of the server's own user:</p>\n\
          <pre>curl -X POST http://{address}/v1/sandboxes\n\
