@@ -179,7 +179,7 @@ mod tests {
     fn routes_and_limits_must_be_possible() {
         for (text, told, hint) in [
             ("[route]\nonly = ['native']\n", "route.only[0]", "ext.native"),
-            ("[route]\nonly = []\n", "the list is empty", ""),
+            ("[route]\nonly = []\n", "`only` is an empty list", ""),
             ("[route]\nonly = ['ext.a']\nignore = ['ext.a']\n", "route.ignore", ""),
             ("[route.constraints]\ncapabilities = ['snapshto']\n", "snapshto", "did you mean `snapshot`?"),
             ("[route.constraints]\nmax_cost_total = 0.1\n", "write \"0.1\"", ""),

@@ -222,11 +222,13 @@ impl Bill {
     /// The line after which all of them come to the minimum, if it is more than what was used.
     fn add_up_to_minimum(&mut self) -> Result<Option<Item>> {
         let missing = self.used()?.max(self.tariff.minimum).nanos() - self.spent()?.nanos();
-        if missing <= 0 {
+        if missing == 0 {
             return Ok(None);
         }
+        // Below zero for one that began when the minimum was asked for every interval.
         let item = self.tariff.up_to_minimum(Money::from_nanos(missing));
         self.add(&item)?;
+        self.items.retain(|item| item.meter != MINIMUM || item.cost != Money::ZERO);
         Ok(Some(item))
     }
 

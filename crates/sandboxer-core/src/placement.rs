@@ -165,16 +165,17 @@ pub fn against(capability: &Capability, state: &HostState, wish: &Wish<'_>) -> O
     if let Some(reason) = by_nature(capability, host, wish) {
         return Some(Refusal::for_good(reason));
     }
+    // What does not fit on it when it is empty never will.
+    if full(host, &HostLoad::default(), wish.resources).is_some() {
+        return full(host, load, wish.resources).map(Refusal::for_good);
+    }
     if let Some(until) = health.resting(wish.now) {
         let reason = health.reason.as_deref().unwrap_or("it failed");
         let failures = if health.failures == 1 { "failure" } else { "failures" };
         let reason = format!("left alone until {until} after {} {failures}: {reason}", health.failures);
         return Some(Refusal::until(until, reason));
     }
-    let reason = full(host, load, wish.resources)?;
-    // What does not fit on it when it is empty never will.
-    let is_too_small = full(host, &HostLoad::default(), wish.resources).is_some();
-    Some(if is_too_small { Refusal::for_good(reason) } else { Refusal::full(wish.now, reason) })
+    full(host, load, wish.resources).map(|reason| Refusal::full(wish.now, reason))
 }
 
 fn by_nature(capability: &Capability, host: &Host, wish: &Wish<'_>) -> Option<String> {

@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Sandboxes that were there before the limit count too; once is enough, since newer ones are counted as they come.
-    async fn count_older(&self, extension: &str) -> Result<()> {
+    pub(crate) async fn count_older(&self, extension: &str) -> Result<()> {
         let counted = &self.inner.counted;
         let is_new = {
             let known = counted.0.lock().unwrap_or_else(PoisonError::into_inner);

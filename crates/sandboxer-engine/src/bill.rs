@@ -12,7 +12,7 @@ use sandboxer_core::ledger::Payer;
 use sandboxer_core::profile::Resources;
 use sandboxer_core::sandbox::{Quote, SandboxRecord};
 use sandboxer_core::tariff::{ProviderKey, Tariff, Terms};
-use sandboxer_store::{Books, Settle};
+use sandboxer_store::{Books, Settle, Told};
 use serde_json::json;
 
 use crate::{Caller, Engine};
@@ -124,8 +124,13 @@ impl Engine {
         let now = self.now();
         let Some(bill) = record.bill.as_mut() else { return Ok(money) };
         let (settlement, cost) = bill.settle()?;
-        let extension = bill.tariff.extension.clone();
-        money.books.settle = Some(Settle { extension, settlement, at: now });
+        let told = Told {
+            extension: bill.tariff.extension.clone(),
+            profile: bill.payer.profile.clone(),
+            provider_key: cost.provider_key,
+            upstream: cost.upstream,
+        };
+        money.books.settle = Some(Settle { payer: bill.payer.clone(), settlement, at: now, told });
         money.facts.push(NewEvent::fact("credits.settled", now, json!({ "cost": cost })));
         record.sandbox.cost = Some(cost);
         Ok(money)

@@ -68,7 +68,9 @@ impl Engine {
             }
             // What is wrong with the request is wrong everywhere.
             (Some(one), _) if one.outcome.as_ref().is_err_and(|error| error.class().is_none()) => {
-                self.dismiss(stored.record.id(), second_place, Some(second));
+                // The row is about to end, and nobody looks at one that has: what comes late must come before that.
+                let _ = tokio::time::timeout(GRACE, second).await;
+                self.remove_second(stored, &second_place).await;
                 one
             }
             // The first failed: the second is the only hope now.
@@ -203,14 +205,21 @@ impl Engine {
     /// The first goes on alone. What the second left stays written down until it is removed.
     async fn second_failed(&self, stored: &mut Stored, second: &Backend, error: &Error, took: Duration) {
         stored.record.sandbox.route.attempts.push(attempt(second, error, took));
-        let tag = stored.record.id().to_string();
-        if !error.had_no_effect()
-            && let Err(left) = self.clean(second, &stored.record).await
-        {
-            tracing::warn!(sandbox = tag, error = ?left, "the second sandbox is not clean; it will be tried again");
-            return;
+        if error.had_no_effect() {
+            stored.record.sandbox.route.hedge = None;
+        } else {
+            self.remove_second(stored, second).await;
         }
-        stored.record.sandbox.route.hedge = None;
+    }
+
+    async fn remove_second(&self, stored: &mut Stored, second: &Backend) {
+        match self.clean(second, &stored.record).await {
+            Ok(()) => stored.record.sandbox.route.hedge = None,
+            Err(left) => {
+                let id = stored.record.id();
+                tracing::warn!(sandbox = %id, error = ?left, "the second sandbox is not clean; it will be tried again");
+            }
+        }
     }
 
     /// The first one's word counts, unless the second said that the request itself is at fault: then nobody else would do

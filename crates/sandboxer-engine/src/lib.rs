@@ -269,13 +269,18 @@ impl Engine {
         let stored = self.load(caller, id).await?;
         match Box::pin(self.settle_if_needed(stored)).await {
             Ok(settled) => Ok(settled.record.sandbox),
-            Err(error) if matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::Internal) => Err(error),
+            Err(error) if is_the_stores(&error) => Err(error),
             Err(error) => {
                 tracing::error!(error = ?error, sandbox = %id, "its backend could not be asked; this is what was known last");
                 Ok(self.load(caller, id).await?.record.sandbox)
             }
         }
     }
+}
+
+/// Not the backend's: what is known may be wrong, and nothing was asked.
+fn is_the_stores(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::StoreFailed | ErrorKind::StoreBusy | ErrorKind::Internal)
 }
 
 /// Why nothing can be done with it now, and what to do about that.

@@ -79,6 +79,7 @@ impl Engine {
         let (mut slots, mut terms) = (BTreeMap::new(), BTreeMap::new());
         for id in extensions {
             if let Some(limits) = self.limits_of(id) {
+                self.count_older(id).await?;
                 slots.insert(id.clone(), self.inner.store.route_slots(id, limits, self.now()).await?);
             }
             let hosted = self.inner.registry.get(id).is_ok_and(|one| !one.describe().capability.self_hosted);

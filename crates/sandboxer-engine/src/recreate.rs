@@ -1,5 +1,6 @@
 //! A new sandbox in the place of an old one, which is ended first.
 
+use sandboxer_core::profile::RouteSpec;
 use sandboxer_core::request::{CreateRequest, WorkspaceRequest};
 use sandboxer_core::{Result, SandboxId};
 use sandboxer_store::Stored;
@@ -45,6 +46,7 @@ fn request_of(old: &Stored) -> CreateRequest {
         extension: Some(sandbox.extension.clone()),
         host: Some(sandbox.host.clone()),
         max_cost: sandbox.route.max_cost_total,
+        route: Some(RouteSpec { constraints: sandbox.route.demanded.clone(), ..RouteSpec::default() }),
         allow_degraded: spec.allow_degraded,
         ..CreateRequest::default()
     }

@@ -10,10 +10,10 @@ use sandboxer_core::error::Class;
 use sandboxer_core::event::NewEvent;
 use sandboxer_core::extension::{CleanupReport, Extension};
 use sandboxer_core::host::{HostAccess, HostSign, LOCAL};
-use sandboxer_core::route::{Attempt, AttemptOutcome, Backend, Health};
+use sandboxer_core::route::{Attempt, AttemptOutcome, Backend, Health, Refusal};
 use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::tariff::ProviderKey;
-use sandboxer_core::{Dur, Error, ErrorKind, Result};
+use sandboxer_core::{Dur, Error, ErrorKind, Result, Retry};
 use sandboxer_store::{LeaseChange, Stored, Update};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -130,6 +130,8 @@ impl Engine {
             false => offer.again_at,
         });
         let again = rest(ends, self.now()).into_iter().chain(last.retry_after()).min();
+        // They were to blame and not the request, so that another time may be better.
+        let again = again.or((last.retry() == Retry::Temporary).then_some(Refusal::SOON));
         let message = format!("no backend is left for {} ({})", sandbox.profile, told.join("; "));
         let hint = last.hint().unwrap_or("`sandboxer route explain` shows who is left alone until when");
         let mut error = explained(Error::new(ErrorKind::NoBackend, message).with_hint(hint), route);

@@ -7,7 +7,7 @@ use sandboxer_core::capability::Capability;
 use sandboxer_core::extension::Location;
 use sandboxer_core::host::LOCAL;
 use sandboxer_core::placement::{Considered, Wish, offers};
-use sandboxer_core::profile::Profile;
+use sandboxer_core::profile::{Profile, Strategy};
 use sandboxer_core::request::CreateRequest;
 use sandboxer_core::route::{
     Candidate, Known, Offer, OfferQuote, Price, Refusal, Route, RouteDecision, candidates, decide, unmet,
@@ -64,6 +64,7 @@ impl Engine {
             return Err(absent(name, scene.hosts.iter().map(|state| state.host.name.as_str())));
         }
         let (route, now) = (self.route_of(profile, request), self.now());
+        self.check_weights(&route, request)?;
         let mut asked: Vec<Asked> =
             self.candidates(&route).into_iter().map(|id| self.ask(id, spec)).collect();
         // Whoever names a host means it. With the extension named too, it is what a service calls its place.
@@ -111,6 +112,7 @@ impl Engine {
         }
         let mut decision = decide(&route, all, now, dice());
         decision.pinned = request.extension.is_some() || request.host.is_some();
+        decision.demanded = request.route.as_ref().map(|route| route.constraints.clone()).unwrap_or_default();
         self.tell_absent(&route, &mut decision);
         tell_left_out(&route, request, &mut decision);
         let route = decision;
@@ -165,6 +167,17 @@ impl Engine {
             })?;
         }
         Ok(())
+    }
+
+    /// Weights are for one strategy. Where another one applies, whoever gave them expects something else.
+    fn check_weights(&self, route: &Route, request: &CreateRequest) -> Result<()> {
+        let has_weights = request.route.as_ref().is_some_and(|route| !route.weights.is_empty());
+        if !has_weights || route.strategy == Strategy::Weighted {
+            return Ok(());
+        }
+        let message = "`route.weights`: only the strategy `weighted` uses them, and nobody asked for it";
+        Err(Error::new(ErrorKind::InvalidInput, message)
+            .with_hint("`--strategy weighted`, or `\"strategy\": \"weighted\"`"))
     }
 
     /// Profiles and the configuration may name extensions that are not here; whoever reads the offers learns it.

@@ -18,7 +18,7 @@ use sandboxer_core::tariff::Phase;
 use sandboxer_core::{Actor, Dur, Money, SandboxId, State};
 use sandboxer_store::{
     Books, EntryFilter, Hold, Insert, Inserted, Lease, LeaseChange, Ledger as _, Settle, SqliteStore, Step,
-    Store as _, StoreOptions, Stored, Transfer, Update,
+    Store as _, StoreOptions, Stored, Told, Transfer, Update,
 };
 
 const CALLERS: usize = 64;
@@ -129,7 +129,8 @@ async fn life(store: &SqliteStore, now: Timestamp, charged: bool) {
     let running = of(Books { meters: meters(id, now, None), ..Books::default() });
     let ready = go(store, stored, &[State::Ready], now, running).await;
     let settlement = Settlement { upstream: Money::from_nanos(1_000_000), fee: Money::from_nanos(50_000) };
-    let settle = Settle { extension: "ext.saas-stub".into(), settlement, at: now };
+    let told = Told { extension: "ext.saas-stub".into(), ..Told::default() };
+    let settle = Settle { payer: payer(), settlement, at: now, told };
     let over = of(Books { hold: None, meters: meters(id, now, Some(now)), settle: Some(settle) });
     go(store, ready, &[State::Destroying, State::Destroyed], now, over).await;
 }

@@ -7,6 +7,7 @@ use sandboxer_core::bill::Settlement;
 use sandboxer_core::extension::Usage;
 use sandboxer_core::ledger::{Account, Budget, Entry, Kind, Meter, Payer, Period};
 use sandboxer_core::page::{Limit, Page};
+use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Money, Result, SandboxId};
 
 /// What a change of a sandbox does to the books, in the transaction of the change.
@@ -38,9 +39,22 @@ pub struct Hold {
 /// What was used is posted and the rest goes back; nothing used voids the hold. Once, whoever asks and however often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settle {
-    pub extension: String,
+    /// Whose account it is where nothing was ever held.
+    pub payer: Payer,
     pub settlement: Settlement,
     pub at: Timestamp,
+    pub told: Told,
+}
+
+/// What a statement tells of a sandbox that has ended; kept when its row is not any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Told {
+    pub extension: String,
+    /// Without its version.
+    pub profile: String,
+    pub provider_key: ProviderKey,
+    /// What the provider asks, whoever pays it.
+    pub upstream: Money,
 }
 
 /// Money that comes in, goes out or is put right. The same id with the same content is the same transfer.
@@ -129,6 +143,9 @@ pub trait Ledger: Send + Sync {
         until: Timestamp,
         limit: Limit,
     ) -> Result<Vec<(SandboxId, Timestamp)>>;
+
+    /// What was told at the end of a sandbox; nothing while it lives, or if it ended before this was kept.
+    async fn told(&self, sandbox: SandboxId) -> Result<Option<Told>>;
 
     /// Sets a budget, or removes it.
     async fn budget(&self, subject: &str, period: Period, limit: Option<Money>) -> Result<()>;

@@ -7,7 +7,7 @@ pub(crate) use rules::{check_extension, is_place};
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::duration::Dur;
 use crate::isolation::IsolationLevel;
@@ -24,7 +24,7 @@ pub struct RouteSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<String>,
     /// No other extensions than these; left out, there is no restriction.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "some")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "some_only")]
     #[schema(min_items = 1)]
     pub only: Vec<String>,
     /// Never these extensions.
@@ -117,16 +117,25 @@ pub struct Constraints {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_latency: Option<Dur>,
     /// Where data may be kept: one of these labels.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "some")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "some_residency")]
     #[schema(min_items = 1)]
     pub residency: Vec<String>,
 }
 
+fn some_only<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    some("only", from)
+}
+
+fn some_residency<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    some("residency", from)
+}
+
 /// A restriction to nobody is more likely a list that came out empty than a wish, and never the wish for no restriction.
-fn some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+fn some<'de, D: Deserializer<'de>>(key: &str, from: D) -> Result<Vec<String>, D::Error> {
     let names = Vec::<String>::deserialize(from)?;
     if names.is_empty() {
-        return Err(serde::de::Error::custom("the list is empty; leave it out for no restriction"));
+        let told = format!("`{key}` is an empty list; leave it out for no restriction");
+        return Err(serde::de::Error::custom(told));
     }
     Ok(names)
 }

@@ -32,6 +32,8 @@ pub struct Slots {
     pub creating: u32,
     /// Begun within [`ExtensionLimits::window`].
     pub recent: u32,
+    /// When the oldest of these was begun.
+    pub since: Option<Timestamp>,
 }
 
 impl ExtensionLimits {
@@ -88,7 +90,7 @@ impl ExtensionLimits {
         (taken.recent >= most).then(|| {
             let creates = if rate == 1.0 { "create" } else { "creates" };
             let reason = format!("at its limit here: {rate} {creates} a second");
-            Refusal::until(self.window().after(now), reason)
+            Refusal::until(self.window().after(taken.since.unwrap_or(now)), reason)
         })
     }
 

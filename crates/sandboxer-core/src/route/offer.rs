@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use crate::duration::Dur;
 use crate::error::Class;
 use crate::money::Money;
-use crate::profile::Strategy;
+use crate::profile::{Constraints, Strategy};
 use crate::tariff::{ProviderKey, Quote};
 
 /// One candidate, accepted or refused.
@@ -144,6 +144,9 @@ pub struct RouteDecision {
     /// The most that its whole life may cost, also when it is made longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_total: Option<Money>,
+    /// What the request itself demanded: it holds for whatever replaces the sandbox as well.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub demanded: Constraints,
     /// When a second sandbox is started beside a slow first one; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge_after: Option<Dur>,
@@ -154,6 +157,10 @@ pub struct RouteDecision {
     /// That two were started, and which of them stayed; kept when the other one is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedged: Option<Box<Hedged>>,
+}
+
+fn is_default(constraints: &Constraints) -> bool {
+    *constraints == Constraints::default()
 }
 
 /// The second sandbox that was started beside a slow first one.

@@ -80,6 +80,7 @@ pub fn decide(route: &Route, candidates: Vec<Candidate<'_>>, now: Timestamp, dic
         strategy: route.strategy,
         // Whoever has the request knows.
         pinned: false,
+        demanded: Default::default(),
         offers,
         attempts: Vec::new(),
         max_cost_total: route.bounds.max_cost_total,

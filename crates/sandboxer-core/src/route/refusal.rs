@@ -13,8 +13,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// When a place is free again nobody knows: this is often enough to ask.
-    const FULL: Dur = Dur::from_secs(10);
+    /// When a place is free again, or a backend works again, nobody knows: this is often enough to ask.
+    pub const SOON: Dur = Dur::from_secs(10);
 
     pub fn for_good(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), again_at: None }
@@ -26,6 +26,6 @@ impl Refusal {
 
     /// What is there is taken by others.
     pub fn full(now: Timestamp, reason: impl Into<String>) -> Self {
-        Self::until(Self::FULL.after(now), reason)
+        Self::until(Self::SOON.after(now), reason)
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn refuse(
         .or_else(|| by_price(route, candidate))
         .or_else(|| by_latency(route, candidate, now))
         .map(Refusal::for_good)
+        .or_else(|| candidate.full.clone().filter(|full| full.again_at.is_none()))
         .or_else(|| by_health(health, now))
         .or_else(|| candidate.full.clone())
 }

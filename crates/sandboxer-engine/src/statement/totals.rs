@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use sandboxer_core::ledger::{Entry, FEES, Kind, held_account};
 use sandboxer_core::page::{Limit, Page};
-use sandboxer_core::sandbox::Sandbox;
 use sandboxer_core::tariff::ProviderKey;
 use sandboxer_core::{Dur, Money, Result, SandboxId};
-use sandboxer_store::{EntryFilter, MeterFilter};
+use sandboxer_store::{EntryFilter, MeterFilter, Told};
 
 use super::{ExtensionTotal, MeterTotal, Month, Statement};
 use crate::Engine;
@@ -89,9 +88,9 @@ impl Engine {
                 while let Some(lines) = lines.next(self).await? {
                     whole.extend(lines.into_iter().filter(|line| line.transaction == end.transaction));
                 }
-                let row = self.inner.store.get(sandbox).await?.map(|row| row.record.sandbox);
-                let key = used.add(&whole, row.as_ref())?;
-                self.add_metered(sandbox, row.as_ref(), key, &mut used).await?;
+                let told = self.told(sandbox).await?;
+                let key = used.add(&whole, told.as_ref())?;
+                self.add_metered(sandbox, told.as_ref(), key, &mut used).await?;
             }
         }
         self.add_free(account, from, until, &mut used).await?;
@@ -113,26 +112,38 @@ impl Engine {
             let Some((last, at)) = page.last() else { return Ok(()) };
             after = (*at, Some(*last));
             for (sandbox, _) in page {
-                let row = self.inner.store.get(sandbox).await?.map(|row| row.record.sandbox);
-                let cost = row.as_ref().and_then(|row| row.cost.as_ref());
-                if cost.is_some_and(|cost| cost.provider_key == ProviderKey::Own) {
-                    let key = used.add(&[], row.as_ref())?;
-                    self.add_metered(sandbox, row.as_ref(), key, used).await?;
+                let told = self.told(sandbox).await?;
+                if told.as_ref().is_some_and(|told| told.provider_key == ProviderKey::Own) {
+                    let key = used.add(&[], told.as_ref())?;
+                    self.add_metered(sandbox, told.as_ref(), key, used).await?;
                 }
             }
         }
+    }
+
+    /// What is told of a sandbox that has ended: kept with its hold, or in its row while that is there.
+    async fn told(&self, sandbox: SandboxId) -> Result<Option<Told>> {
+        if let Some(told) = self.inner.store.told(sandbox).await? {
+            return Ok(Some(told));
+        }
+        let row = self.inner.store.get(sandbox).await?.map(|row| row.record.sandbox);
+        Ok(row.map(|row| Told {
+            profile: row.profile.split('@').next().unwrap_or_default().to_owned(),
+            provider_key: row.cost.as_ref().map(|cost| cost.provider_key).unwrap_or_default(),
+            upstream: row.cost.as_ref().map(|cost| cost.upstream).unwrap_or_default(),
+            extension: row.extension,
+        }))
     }
 
     /// The meters of a sandbox that ended.
     async fn add_metered(
         &self,
         sandbox: SandboxId,
-        row: Option<&Sandbox>,
+        told: Option<&Told>,
         provider_key: ProviderKey,
         used: &mut Used,
     ) -> Result<()> {
-        let profile =
-            row.map_or_else(String::new, |row| row.profile.split('@').next().unwrap_or_default().to_owned());
+        let profile = told.map(|told| told.profile.clone()).unwrap_or_default();
         let filter = MeterFilter { sandbox: Some(sandbox), ..MeterFilter::default() };
         let mut cursor: Option<String> = None;
         loop {
@@ -195,7 +206,7 @@ struct Used {
 
 impl Used {
     /// Adds one settlement of a sandbox, and says whose key at the provider it was made with.
-    fn add(&mut self, lines: &[Entry], row: Option<&Sandbox>) -> Result<ProviderKey> {
+    fn add(&mut self, lines: &[Entry], told: Option<&Told>) -> Result<ProviderKey> {
         let (mut provider, mut upstream, mut fee) = (None, Money::ZERO, Money::ZERO);
         for line in lines {
             if let Some(name) = line.account.strip_prefix("provider:") {
@@ -205,16 +216,16 @@ impl Used {
                 fee = fee.checked_add(line.amount)?;
             }
         }
-        // With a key of the workspace's own only the fee is in the books; what the provider asks is in the cost.
-        let own = row.and_then(|row| row.cost.as_ref()).filter(|cost| cost.provider_key == ProviderKey::Own);
+        // With a key of the workspace's own only the fee is in the books.
+        let own = told.filter(|told| told.provider_key == ProviderKey::Own);
         let is_own = own.is_some() || (provider.is_none() && fee > Money::ZERO);
         let provider_key = if is_own { ProviderKey::Own } else { ProviderKey::Platform };
-        upstream = own.map_or(upstream, |cost| cost.upstream);
+        upstream = own.map_or(upstream, |told| told.upstream);
         if provider.is_none() && fee == Money::ZERO && upstream == Money::ZERO {
             // A void: everything went back.
             return Ok(provider_key);
         }
-        let name = provider.or(row.map(|row| row.extension.as_str())).unwrap_or(FORGOTTEN);
+        let name = provider.or(told.map(|told| told.extension.as_str())).unwrap_or(FORGOTTEN);
         let total = self.by_extension.entry((name.to_owned(), is_own)).or_default();
         name.clone_into(&mut total.extension);
         total.provider_key = provider_key;

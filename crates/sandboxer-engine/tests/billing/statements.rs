@@ -160,3 +160,31 @@ async fn what_was_charged_nothing_is_told_too() {
     let other: Statement = serde_json::from_str(&pieces(text).await.concat()).unwrap();
     assert_eq!(other.by_extension, [], "in its own month only");
 }
+
+/// The books are kept for longer than the rows of sandboxes.
+#[tokio::test]
+async fn a_statement_does_not_change_when_sandboxes_are_forgotten() {
+    for fee in [0, 1_000] {
+        let workshop = with_own_key(fee).await;
+        // Whoever pays is known at the end at the latest.
+        let early = if fee == 0 { Some(create(&workshop.engine, 100).await.unwrap()) } else { None };
+        pay_in(&workshop, "10").await;
+        let late = create(&workshop.engine, 100).await.unwrap();
+        workshop.clock.advance(Dur::from_secs(10));
+        for sandbox in early.iter().chain([&late]) {
+            workshop.engine.destroy(&me(), sandbox.sandbox_id).await.unwrap();
+        }
+        let month: sandboxer_engine::Month = workshop.engine.now().to_string()[..7].parse().unwrap();
+        let before = document(&workshop).await;
+        assert_eq!(before.by_extension[0].sandboxes, if fee == 0 { 2 } else { 1 }, "{before:#?}");
+        assert_eq!(
+            workshop.store.prune(Dur::from_secs(1).after(workshop.engine.now())).await.unwrap(),
+            before.by_extension[0].sandboxes
+        );
+        assert!(workshop.store.get(late.sandbox_id).await.unwrap().is_none());
+        let text =
+            workshop.engine.statement(&me(), month, Some(ACCOUNT), StatementFormat::Json).await.unwrap();
+        let after: Statement = serde_json::from_str(&pieces(text).await.concat()).unwrap();
+        assert_eq!((after.by_extension, after.by_meter), (before.by_extension, before.by_meter));
+    }
+}

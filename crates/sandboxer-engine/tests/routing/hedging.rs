@@ -149,13 +149,14 @@ fn a_process_that_dies_leaves_nothing_of_either() {
 #[tokio::test]
 async fn what_is_wrong_with_the_request_is_not_hidden_by_the_other_one() {
     let refused = || Error::new(ErrorKind::ImageNotFound, "there is no such image").without_effect();
-    // The first says it: the second is not waited for.
+    // The first says it: what the second makes afterwards is gone before the row has ended.
     let (one, two, site) = hedged().await;
     slow(&one, 200);
     one.fails(refused());
-    slow(&two, 60_000);
+    slow(&two, 1_000);
     assert_eq!(site.create().await.unwrap_err().kind(), ErrorKind::ImageNotFound);
-    assert_eq!(two.living(), 0);
+    assert_eq!((two.made(), two.living()), (1, 0));
+    assert_eq!(site.rows().await[0].state, State::Destroyed);
     // The second says it, before or after the first one fails.
     for (first_takes, second_takes) in [(400, 0), (150, 400)] {
         let (one, two, site) = hedged().await;

@@ -127,3 +127,18 @@ async fn what_is_replaced_leaves_its_place_to_its_successor() {
     assert_eq!(error.kind(), ErrorKind::NoBackend, "{error:?}");
     assert_eq!(one.living(), 1, "and nothing was touched");
 }
+
+#[tokio::test]
+async fn what_was_there_before_the_limit_is_seen_before_anything_is_ended() {
+    let one = Provider::new("ext.one");
+    let site = Blueprint::of(&[&one]).build().await;
+    let first = site.create().await.unwrap();
+    site.create().await.unwrap();
+    let limits = ExtensionLimits { max_sandboxes: Some(1), ..ExtensionLimits::default() };
+    let later = site.reborn_with(BTreeMap::from([("ext.one".to_owned(), limits)])).await;
+    let plan = later.plan(&request()).await.unwrap();
+    assert_eq!(plan.route.offers[0].reason, "at its limit here: 2 of 1 sandbox");
+    let error = later.recreate(&me(), first.sandbox_id, Default::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoBackend, "{error:?}");
+    assert_eq!(one.living(), 2, "nothing was touched");
+}

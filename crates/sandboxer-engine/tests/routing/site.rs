@@ -68,15 +68,19 @@ impl Blueprint {
             format!("id: profile.routed\nversion: \"1.0.0\"\nextends: profile.base\n{}", self.profile);
         std::fs::write(folder.path().join("routed.yaml"), profile).unwrap();
         std::fs::create_dir(folder.path().join("prices")).unwrap();
-        for (id, rate) in &self.prices {
-            let rates = format!("rates:\n  - {{ meter: vcpu, amount: {rate}, per: second, unit: vcpu }}\n");
-            let path = folder.path().join("prices").join(format!("{id}.yaml"));
-            std::fs::write(path, format!("extension: {id}\n{PRICE}{rates}")).unwrap();
-        }
+        write_prices(folder.path(), &self.prices);
         let clock = Arc::new(TestClock::default());
         let store = open(folder.path()).await;
         let engine = engine(&self, &store, &clock, folder.path());
         Site { engine, store, clock, plan: self, folder }
+    }
+}
+
+fn write_prices(folder: &std::path::Path, prices: &[(&'static str, &'static str)]) {
+    for (id, rate) in prices {
+        let rates = format!("rates:\n  - {{ meter: vcpu, amount: {rate}, per: second, unit: vcpu }}\n");
+        let path = folder.join("prices").join(format!("{id}.yaml"));
+        std::fs::write(path, format!("extension: {id}\n{PRICE}{rates}")).unwrap();
     }
 }
 
@@ -118,6 +122,18 @@ impl Site {
     /// The same place for a process that comes after this one: another connection, another engine.
     pub(crate) async fn reborn(&self) -> Engine {
         engine(&self.plan, &open(self.folder.path()).await, &self.clock, self.folder.path())
+    }
+
+    /// The same with other limits.
+    pub(crate) async fn reborn_with(&self, limits: BTreeMap<String, ExtensionLimits>) -> Engine {
+        let plan = Blueprint { limits, ..self.plan.clone() };
+        engine(&plan, &open(self.folder.path()).await, &self.clock, self.folder.path())
+    }
+
+    /// What the price list says from now on.
+    pub(crate) fn reprice(&self, prices: &[(&'static str, &'static str)]) -> Engine {
+        write_prices(self.folder.path(), prices);
+        engine(&self.plan, &self.store, &self.clock, self.folder.path())
     }
 
     pub(crate) async fn create(&self) -> Result<Sandbox> {

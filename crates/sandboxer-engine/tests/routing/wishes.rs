@@ -172,9 +172,10 @@ async fn a_wish_without_effect_is_told() {
     let mut plan = Blueprint::of(&[&one, &two]);
     plan.profile = "extension: ext.one\n".into();
     let site = plan.build().await;
-    for (route, key) in
-        [(json!({ "order": ["ext.two"] }), "order"), (json!({ "weights": { "ext.two": 1 } }), "weights")]
-    {
+    for (route, key) in [
+        (json!({ "order": ["ext.two"] }), "order"),
+        (json!({ "strategy": "weighted", "weights": { "ext.two": 1 } }), "weights"),
+    ] {
         let request = CreateRequest { route: wanted(route), ..request() };
         let plan = site.engine.plan(&request).await.unwrap();
         let told = plan.route.offers.iter().find(|offer| offer.extension == "ext.two").unwrap();
@@ -187,6 +188,36 @@ async fn a_wish_without_effect_is_told() {
     }
     for empty in [json!({ "only": [] }), json!({ "constraints": { "residency": [] } })] {
         let error = serde_json::from_value::<RouteSpec>(empty).unwrap_err().to_string();
-        assert!(error.contains("the list is empty; leave it out"), "{error}");
+        assert!(error.contains("is an empty list; leave it out"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn what_was_demanded_holds_for_a_successor_too() {
+    let cheap = Provider::new("ext.own").located("eu-1", "eu");
+    let metered = Provider::metered("ext.dear");
+    let mut plan = Blueprint::of(&[&cheap, &metered]);
+    plan.profile = "resources: {cpu: 1}\nttl: {default: 1m}\n".into();
+    plan.prices = vec![("ext.dear", "0.00001")];
+    let site = plan.build().await;
+    site.store
+        .transfer(&sandboxer_store::Transfer {
+            id: "gift".into(),
+            kind: sandboxer_core::ledger::Kind::Credit,
+            from: sandboxer_core::ledger::WORLD.into(),
+            to: "org:default".into(),
+            amount: "10".parse().unwrap(),
+            memo: String::new(),
+            time: site.engine.now(),
+        })
+        .await
+        .unwrap();
+    let route = wanted(json!({ "only": ["ext.dear"], "constraints": { "max_cost_per_hour": "0.04" } }));
+    let made = site.create_with(|request| request.route = route).await.unwrap();
+    assert_eq!(made.extension, "ext.dear");
+    let dearer = site.reprice(&[("ext.dear", "0.0001")]);
+    let error = dearer.recreate(&me(), made.sandbox_id, Default::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoBackend, "{error:?}");
+    assert!(error.to_string().contains("above `max_cost_per_hour` of 0.04 USD"), "{error:?}");
+    assert_eq!(metered.living(), 1, "the old one is still there");
 }

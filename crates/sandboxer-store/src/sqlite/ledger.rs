@@ -31,7 +31,7 @@ use sandboxer_core::{Money, Result, SandboxId};
 
 use super::SqliteStore;
 use super::fault::Attempt;
-use crate::ledger::{Audit, Books, EntryFilter, Ledger, MeterFilter, OwnKey, Transfer};
+use crate::ledger::{Audit, Books, EntryFilter, Ledger, MeterFilter, OwnKey, Told, Transfer};
 
 pub(super) use transfer::Queue;
 
@@ -82,6 +82,10 @@ impl Ledger for SqliteStore {
         limit: Limit,
     ) -> Result<Vec<(SandboxId, Timestamp)>> {
         self.read_much("ended_free", |c| holds::free(c, account, after, until, limit))
+    }
+
+    async fn told(&self, sandbox: SandboxId) -> Result<Option<Told>> {
+        self.read("told", |c| holds::told(c, sandbox))
     }
 
     async fn budget(&self, subject: &str, period: Period, limit: Option<Money>) -> Result<()> {

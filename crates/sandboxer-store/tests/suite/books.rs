@@ -7,7 +7,7 @@ use sandboxer_core::page::Limit;
 use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::tariff::Phase;
 use sandboxer_core::{Actor, Dur, Error, Money, Result, SandboxId, State};
-use sandboxer_store::{Books, EntryFilter, Hold, Inserted, Settle, Store, Stored, Transfer};
+use sandboxer_store::{Books, EntryFilter, Hold, Inserted, Settle, Store, Stored, Told, Transfer};
 
 use super::fixture::*;
 
@@ -40,7 +40,8 @@ pub(crate) fn hold(amount: &str) -> Books {
 
 pub(crate) fn settle_at(upstream: &str, fee: &str, at: Timestamp) -> Books {
     let settlement = Settlement { upstream: usd(upstream), fee: usd(fee) };
-    Books { settle: Some(Settle { extension: "ext.saas-stub".into(), settlement, at }), ..Books::default() }
+    let told = Told { extension: "ext.saas-stub".into(), upstream: usd(upstream), ..Told::default() };
+    Books { settle: Some(Settle { payer: payer(), settlement, at, told }), ..Books::default() }
 }
 
 pub(crate) fn settle(upstream: &str, fee: &str) -> Books {

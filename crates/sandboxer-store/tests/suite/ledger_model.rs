@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use sandboxer_core::bill::Settlement;
 use sandboxer_core::ledger::{Kind, Payer, Period, WORLD};
 use sandboxer_core::{ErrorKind, KeyId, Money};
-use sandboxer_store::{Books, EntryFilter, Hold, Settle, Store, Stored, Transfer};
+use sandboxer_store::{Books, EntryFilter, Hold, Settle, Store, Stored, Told, Transfer};
 
 use super::Place;
 use super::books::*;
@@ -257,7 +257,8 @@ impl Model {
         let held = known.held();
         let (upstream, fee) = (held * upstream / 100, held * fee / 100);
         let settlement = Settlement { upstream: nanos(upstream), fee: nanos(fee) };
-        let settle = Settle { extension: "ext.saas-stub".into(), settlement, at: self.now };
+        let told = Told { extension: "ext.saas-stub".into(), ..Told::default() };
+        let settle = Settle { payer: known.payer.clone(), settlement, at: self.now, told };
         let books = Books { settle: Some(settle), ..Books::default() };
         let outcome = book(store, &known.stored, books).await;
         if upstream + fee > held {

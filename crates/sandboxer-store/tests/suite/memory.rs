@@ -98,7 +98,7 @@ pub(crate) async fn limits_hold_for_all_together(place: &dyn Place) {
     let taken = tasks.join_all().await;
     let inside: Vec<_> = taken.iter().filter(|(_, refused)| refused.is_none()).map(|(id, _)| *id).collect();
     assert_eq!(inside.len(), 3);
-    let slots = Slots { living: 3, creating: 0, recent: 3 };
+    let slots = Slots { living: 3, creating: 0, recent: 3, since: Some(at(5)) };
     assert_eq!(store.route_slots(&extension, &limits, at(5)).await.unwrap(), slots);
     assert_eq!(
         store.route_slot_take(&extension, inside[0], &limits, at(5)).await.unwrap(),

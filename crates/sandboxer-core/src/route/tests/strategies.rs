@@ -241,13 +241,16 @@ fn limits_of_ours() {
         ..ExtensionLimits::default()
     };
     assert_eq!(limits.window(), Dur::from_secs(2));
-    let taken = |living, creating, recent| limits.refuse(Slots { living, creating, recent }, now());
+    let taken = |living, creating, recent| {
+        let since = (recent > 0).then(|| now() - SignedDuration::from_millis(1_500));
+        limits.refuse(Slots { living, creating, recent, since }, now())
+    };
     assert_eq!(taken(2, 1, 0), None);
     assert_eq!(taken(3, 0, 0).unwrap().reason, "at its limit here: 3 of 3 sandboxes");
     assert_eq!(taken(2, 2, 0).unwrap().reason, "at its limit here: 2 of 2 creates are under way");
     let rate = taken(0, 0, 1).unwrap();
     assert_eq!(rate.reason, "at its limit here: 0.5 creates a second");
-    assert_eq!(rate.again_at, Some(Dur::from_secs(2).after(now())));
+    assert_eq!(rate.again_at, Some(Dur::from_millis(500).after(now())), "when the oldest counts no more");
     assert!(taken(3, 0, 0).unwrap().again_at > Some(now()), "somebody may leave");
     let never = ExtensionLimits { max_sandboxes: Some(0), ..ExtensionLimits::default() };
     assert_eq!(never.refuse(Slots::default(), now()).unwrap().again_at, None, "nobody will");

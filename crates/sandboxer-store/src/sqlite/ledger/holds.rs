@@ -11,7 +11,7 @@ use super::amount::{self, money};
 use super::budgets::{self, Standing as BudgetStanding};
 use super::days::{Days, Parts};
 use super::post::{Head, Sheet, Standing, defect, latest};
-use crate::ledger::{Hold, Settle};
+use crate::ledger::{Hold, Settle, Told};
 use crate::sqlite::fault::{Attempt, Fault};
 use crate::sqlite::query::query;
 use crate::sqlite::rows::{micros, moment};
@@ -31,9 +31,9 @@ pub(super) const READ: &str = concat!(
     latest!(", NULL, NULL, NULL, NULL")
 );
 
-const WRITE: &str = "INSERT INTO holds (sandbox_id, account, amount, turns, subjects, parts, settled_at) \
-    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sandbox_id) DO UPDATE SET account = excluded.account, amount = excluded.amount, \
-    turns = excluded.turns, parts = excluded.parts, settled_at = excluded.settled_at";
+const WRITE: &str = "INSERT INTO holds (sandbox_id, account, amount, turns, subjects, parts, settled_at, told) \
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sandbox_id) DO UPDATE SET account = excluded.account, amount = excluded.amount, \
+    turns = excluded.turns, parts = excluded.parts, settled_at = excluded.settled_at, told = excluded.told";
 const SPEND: &str = "INSERT INTO spend (subject, day, used) SELECT s.value, c.value ->> 0, c.value ->> 1 \
     FROM json_each(?) s, json_each(?) c WHERE true \
     ON CONFLICT (subject, day) DO UPDATE SET used = used + excluded.used";
@@ -191,8 +191,9 @@ pub(super) fn settle(connection: &Connection, sandbox: SandboxId, settle: &Settl
     let upstream = amount::nanos("a charge", settle.settlement.upstream)?;
     let fee = amount::nanos("a fee", settle.settlement.fee)?;
     let sandbox = sandbox.to_string();
-    let provider = provider_account(&settle.extension);
-    let others = [provider.clone(), FEES.to_owned()];
+    let provider = provider_account(&settle.told.extension);
+    let mut others = settle.payer.accounts();
+    others.extend([provider.clone(), FEES.to_owned()]);
     let mut known = Known::read(connection, &sandbox, &others, "[]", Days::of(settle.at))?;
     let charged = upstream.saturating_add(fee);
     let Some(mut held) = known.held.take() else {
@@ -203,6 +204,9 @@ pub(super) fn settle(connection: &Connection, sandbox: SandboxId, settle: &Settl
     };
     if held.is_settled {
         return Ok(());
+    }
+    if held.turns == 0 {
+        held.account = known.payer(&settle.payer);
     }
     if charged > held.amount {
         let message = format!(
@@ -227,7 +231,7 @@ pub(super) fn settle(connection: &Connection, sandbox: SandboxId, settle: &Settl
             id: &format!("{sandbox}/settle"),
             kind: Kind::Settlement,
             sandbox: Some(&sandbox),
-            memo: &settle.extension,
+            memo: &settle.told.extension,
             time: micros(settle.at),
         };
         known.sheet.post(&head, &lines)?;
@@ -235,7 +239,8 @@ pub(super) fn settle(connection: &Connection, sandbox: SandboxId, settle: &Settl
     held.amount = 0;
     // What was charged stays in the days' sums and is no part of a hold any more.
     held.parts = Parts::default();
-    write(connection, known.sheet, &sandbox, &held, Some(micros(settle.at)), &change)
+    let end = End { at: micros(settle.at), told: serde_json::to_string(&settle.told)? };
+    write(connection, known.sheet, &sandbox, &held, Some(end), &change)
 }
 
 /// What ended without a charge, in order of its end.
@@ -260,12 +265,25 @@ pub(super) fn free(
         .all(connection, |row| Ok((row.get_ref(0)?.as_str()?.parse()?, moment(row.get(1)?)?)))
 }
 
+pub(super) fn told(connection: &Connection, sandbox: SandboxId) -> Attempt<Option<Told>> {
+    let told = query("SELECT told FROM holds WHERE sandbox_id = ? AND told IS NOT NULL")
+        .bind(sandbox.to_string())
+        .first(connection, |row| Ok(serde_json::from_str(row.get_ref(0)?.as_str()?)?))?;
+    Ok(told)
+}
+
+/// What is written of a hold when it ends.
+struct End {
+    at: i64,
+    told: String,
+}
+
 fn write(
     connection: &Connection,
     sheet: Sheet,
     sandbox: &str,
     held: &Held,
-    settled_at: Option<i64>,
+    end: Option<End>,
     change: &[(i64, i64)],
 ) -> Attempt<()> {
     sheet.write(connection)?;
@@ -276,7 +294,8 @@ fn write(
         .bind(held.turns)
         .bind(&held.subjects)
         .bind(serde_json::to_string(&held.parts)?)
-        .bind(settled_at)
+        .bind(end.as_ref().map(|end| end.at))
+        .bind(end.map(|end| end.told))
         .run(connection)
         .map_err(defect)?;
     query(SPEND).bind(&held.subjects).bind(json!(change).to_string()).run(connection).map_err(defect)?;

@@ -10,7 +10,7 @@ use sandboxer_core::route::{ExtensionLimits, Refusal, Slots};
 
 use crate::sqlite::fault::Attempt;
 use crate::sqlite::query::query;
-use crate::sqlite::rows::micros;
+use crate::sqlite::rows::{micros, moment};
 
 /// A slot whose sandbox is not there any more counts for the rate only, while that looks back so far. One whose time is
 /// over is not there: its backend ended it, whether or not somebody has looked. Nor is one whose maker has said nothing
@@ -18,7 +18,7 @@ use crate::sqlite::rows::micros;
 const TAKEN: &str = "\
     SELECT count(sandboxes.id), \
            count(CASE WHEN state IN ('requested', 'provisioning') THEN 1 END), \
-           count(CASE WHEN taken_at > ?1 THEN 1 END) \
+           count(CASE WHEN taken_at > ?1 THEN 1 END), min(CASE WHEN taken_at > ?1 THEN taken_at END) \
     FROM route_slots LEFT JOIN sandboxes ON sandboxes.id = sandbox_id AND state <> 'destroyed' \
          AND expires_at > ?4 AND (state NOT IN ('requested', 'provisioning') OR coalesce(lease_until, ?4) >= ?4) \
          AND (json_extract(doc, '$.extension') = route_slots.extension \
@@ -43,6 +43,7 @@ pub(super) fn taken(
                 living: number(row.get(0)?),
                 creating: number(row.get(1)?),
                 recent: number(row.get(2)?),
+                since: row.get::<_, Option<i64>>(3)?.map(moment).transpose()?,
             })
         })
 }
