@@ -83,9 +83,11 @@ async fn from_the_first_to_the_last() {
     let replayed = server.post("/v1/events/replay").json(&replay).send().await.unwrap();
     assert_eq!(replayed.json::<Value>().await.unwrap(), json!({ "replayed": 1 }));
     assert_eq!(error(server.post("/v1/events/replay").json(&json!({})).send().await.unwrap()).await.0, 400);
-    let dead: Value =
-        server.get("/v1/events/dead?sink=state-hub").send().await.unwrap().json().await.unwrap();
+    let dead = format!("/v1/events/dead?sink={id}");
+    let dead: Value = server.get(&dead).send().await.unwrap().json().await.unwrap();
     assert_eq!(dead["items"], json!([]));
+    let nobody = server.get("/v1/events/dead?sink=state-hub").send().await.unwrap();
+    assert_eq!(error(nobody).await.1["code"], "not_found", "no such hub was ever named to it");
 
     assert_eq!(server.get(&one).send().await.unwrap().status(), 200);
     let metrics = async || server.get("/metrics").send().await.unwrap().text().await.unwrap();
