@@ -1,12 +1,15 @@
 //! What a sandbox is allowed, read back from the engine and from inside.
 
-use crate::common;
-use crate::common::{after, engine, extension, request, run, sh, spec};
+use std::time::{Duration, Instant};
+
 use sandboxer_core::ErrorKind;
 use sandboxer_core::extension::Life;
 use sandboxer_core::isolation::{IsolationLevel, Outcome};
 use sandboxer_core::profile::Image;
-use std::time::{Duration, Instant};
+use sandboxer_testkit::real::{self, dockerd::Dockerd};
+
+use crate::common;
+use crate::common::{after, engine, extension, request, run, sh, spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_has_nothing_that_it_does_not_need() {
@@ -87,11 +90,13 @@ async fn a_sandbox_has_nothing_that_it_does_not_need() {
     );
 }
 
-/// gVisor gives a kernel of its own, and the same hardening.
+/// gVisor gives a kernel of its own, and the same hardening. On an engine of its own: what ended is asked of its events, of
+/// which it keeps the last, and other tests make many.
 #[tokio::test(flavor = "multi_thread")]
 async fn gvisor_is_reported_only_where_it_is() {
-    let Some(engine) = engine() else { return };
-    let docker = extension(engine);
+    let Some(engine) = real::require(Dockerd::start()) else { return };
+    engine.import_busybox(common::IMAGE).unwrap();
+    let docker = extension(&engine);
     let mut wish = request(spec());
     wish.spec.docker.runtime = Some("there-is-no-such-runtime".into());
     let refused = docker.provision(wish).await.unwrap_err();
@@ -99,7 +104,7 @@ async fn gvisor_is_reported_only_where_it_is() {
     assert!(refused.hint().unwrap().contains("runc"), "{refused:?}");
 
     if !engine.run(&["info", "--format", "{{json .Runtimes}}"]).unwrap().contains("runsc") {
-        sandboxer_testkit::real::require::<()>(Err("runsc is not installed".into()));
+        real::require::<()>(Err("runsc is not installed".into()));
         return;
     }
     let mut wish = request(spec());
