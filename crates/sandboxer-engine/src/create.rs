@@ -10,14 +10,13 @@ use sandboxer_store::{Idempotency, Insert, Inserted, Step, Stored};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::Work;
 use crate::bill::Money;
 use crate::caller::Action;
 use crate::destroy::Ending;
 use crate::establish::Making;
 use crate::plan::explained;
 use crate::sharing::Sharing;
-use crate::{Caller, Engine, Plan, fault};
+use crate::{Caller, Engine, Plan, Work, fault};
 
 /// How a create is to be carried out.
 #[derive(Clone, Debug, Default)]

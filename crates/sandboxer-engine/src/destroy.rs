@@ -7,8 +7,7 @@ use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State, error::Failure}
 use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 
-use crate::Work;
-use crate::{Caller, Engine, fault};
+use crate::{Caller, Engine, Work, fault};
 
 /// Why a sandbox ends, and through which state.
 #[derive(Clone, Debug)]
@@ -55,7 +54,7 @@ impl Engine {
 
     /// Brings a sandbox to its end, whoever else is working on it. `Conflict` where nobody asked for the end and the row
     /// has changed since it was judged.
-    pub(crate) fn end<'a>(&'a self, mut stored: Stored, ending: Ending) -> Work<'a, Stored> {
+    pub(crate) fn end(&self, mut stored: Stored, ending: Ending) -> Work<'_, Stored> {
         Box::pin(async move {
             self.last_sync(&stored).await;
             loop {

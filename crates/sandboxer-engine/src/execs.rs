@@ -8,9 +8,8 @@ use sandboxer_store::{Books, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::Work;
 use crate::workspace::Inside;
-use crate::{Caller, Engine};
+use crate::{Caller, Engine, Work};
 
 impl Engine {
     /// Starts a command and gives its streams. Dropping the session ends the command.

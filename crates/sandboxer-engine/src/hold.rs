@@ -13,9 +13,8 @@ use sandboxer_store::{Books, Lease, LeaseChange, Step, Stored, Update};
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::Work;
 use crate::bill::Money;
-use crate::{Caller, Engine};
+use crate::{Caller, Engine, Work};
 
 /// How long to wait for somebody else's work on the same sandbox.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,7 +100,7 @@ impl Engine {
 
     /// Gives the sandbox back, in another state if that changed. Somebody may have written in between: what they wrote
     /// stays, and where it ends the sandbox there is nothing to give back.
-    pub(crate) fn let_go<'a>(&'a self, held: Held, to: Option<State>) -> Work<'a, Stored> {
+    pub(crate) fn let_go(&self, held: Held, to: Option<State>) -> Work<'_, Stored> {
         Box::pin(async move {
             let mut stored = held.stored;
             loop {

@@ -7,10 +7,9 @@ use sandboxer_core::sandbox::reason;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, State};
 use sandboxer_store::Stored;
 
-use crate::Engine;
-use crate::Work;
 use crate::destroy::Ending;
 use crate::snapshots::Where;
+use crate::{Engine, Work};
 
 /// What a reconciliation found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -34,7 +33,7 @@ pub(crate) type Settled = std::result::Result<(SandboxId, State, Stored), String
 
 impl Engine {
     /// Looks at every row of the engine's own machine that is not destroyed, and at everything of ours on it.
-    pub fn reconcile<'a>(&'a self) -> Work<'a, ReconcileReport> {
+    pub fn reconcile(&self) -> Work<'_, ReconcileReport> {
         Box::pin(async move {
             let mut report = ReconcileReport::default();
             for stored in self.inner.store.living().await? {
@@ -51,7 +50,7 @@ impl Engine {
 
     /// The same on every other host, all of them at once. It may take a while when one of them does not answer, so that
     /// nobody should wait for it.
-    pub fn reconcile_remote<'a>(&'a self) -> Work<'a, ReconcileReport> {
+    pub fn reconcile_remote(&self) -> Work<'_, ReconcileReport> {
         Box::pin(async move {
             let hosts: Vec<Host> = self.book().all().await?.into_iter().map(|record| record.host).collect();
             let hosts: Vec<Host> = hosts.into_iter().filter(|host| !host.is_local()).collect();
@@ -166,7 +165,7 @@ impl Engine {
     }
 
     /// Brings one row up to date with its backend, and judges anew when somebody changes it meanwhile.
-    pub(crate) fn settle<'a>(&'a self, mut stored: Stored) -> Work<'a, Stored> {
+    pub(crate) fn settle(&self, mut stored: Stored) -> Work<'_, Stored> {
         Box::pin(async move {
             for _ in 0..8 {
                 let id = stored.record.id();

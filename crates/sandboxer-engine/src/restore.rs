@@ -8,8 +8,7 @@ use sandboxer_core::snapshot::{SnapshotRecord, Taken};
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Error, ErrorKind, Result, SnapshotId};
 
-use crate::Work;
-use crate::{Caller, CreateOptions, Created, Engine, Plan};
+use crate::{Caller, CreateOptions, Created, Engine, Plan, Work};
 
 impl Engine {
     /// A create with `from`, for whoever has the snapshot in hand.

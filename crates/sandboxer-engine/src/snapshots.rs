@@ -7,10 +7,9 @@ use sandboxer_core::{Dur, Error, ErrorKind, Result, SandboxId, SnapshotId};
 use sandboxer_store::{SnapshotFilter, Stored, StoredSnapshot};
 use serde_json::json;
 
-use crate::Work;
 use crate::hold::{Held, detached, in_time};
 use crate::reach::own_key_of;
-use crate::{Caller, Engine, fault};
+use crate::{Caller, Engine, Work, fault};
 
 const LONGEST_NAME: usize = 128;
 

@@ -8,11 +8,10 @@ use sandboxer_core::ledger::Seat;
 use sandboxer_core::{Error, ErrorKind, Result, SandboxId, SnapshotId, State};
 use sandboxer_store::Stored;
 
-use crate::Work;
 use crate::caller::Action;
 use crate::reach::own_key_of;
 use crate::survey::{Look, Pair};
-use crate::{Caller, Engine};
+use crate::{Caller, Engine, Work};
 
 /// Sandboxes of this one lie in the home, beside the store: nobody else's can be among them.
 const PRIVATE: &str = "ext.native";

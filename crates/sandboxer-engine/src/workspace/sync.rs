@@ -20,8 +20,7 @@ use super::inside::Inside;
 use super::listing::Listing;
 use super::mirror::{Lock, Mirror, RemoteCache};
 use super::{SyncReport, blocking, mirrored};
-use crate::Work;
-use crate::{Caller, Engine, fault};
+use crate::{Caller, Engine, Work, fault};
 
 /// Which way changes may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -77,13 +76,13 @@ impl Engine {
     }
 
     /// In a task of its own: whoever waits may go away, and the lock must not go before the work does.
-    pub(super) fn sync_now<'a>(
-        &'a self,
+    pub(super) fn sync_now(
+        &self,
         id: SandboxId,
         inside: Inside,
         folder: PathBuf,
         options: SyncOptions,
-    ) -> Work<'a, SyncReport> {
+    ) -> Work<'_, SyncReport> {
         Box::pin(async move {
             let (engine, state) = (self.clone(), self.places()?.mirror(id));
             let work = tokio::spawn(async move {

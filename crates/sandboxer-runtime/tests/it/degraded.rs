@@ -1,8 +1,9 @@
 //! Kernels that lack something, and users that may do less.
 
-use crate::common::{Fixture, launcher, sh};
 use sandboxer_runtime::{ControlName, ErrorKind, Outcome, ProbeOverrides};
 use std::os::unix::fs::PermissionsExt as _;
+
+use crate::common::{Fixture, launcher, sh};
 
 #[tokio::test]
 async fn the_probe_names_every_feature_and_overrides_switch_them_off() {

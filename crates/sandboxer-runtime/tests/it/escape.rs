@@ -1,7 +1,8 @@
 //! What a hostile workload tries. Each attempt is made as `user` and as root inside.
 
-use crate::common::{Fixture, run, sh, sh_root};
 use sandboxer_runtime::ExecSpec;
+
+use crate::common::{Fixture, run, sh, sh_root};
 
 /// The script must fail or print nothing, for both users.
 async fn refused(control: &sandboxer_runtime::Control, script: &str) {

@@ -1,9 +1,10 @@
 //! Commands: streams, codes, signals, time-outs, terminals, background.
 
-use crate::common::{Fixture, run, sh, sh_root};
 use sandboxer_runtime::{ErrorKind, ExecSpec, ExecState, Limits, Stream, Tty};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::common::{Fixture, run, sh, sh_root};
 
 #[tokio::test]
 async fn codes_are_those_of_a_shell() {

@@ -1,8 +1,9 @@
 //! File operations and archives, with the tricks that are played on them.
 
-use crate::common::{Fixture, sh, sh_root};
 use sandboxer_runtime::{Control, ErrorKind, FileKind, Mount, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::common::{Fixture, sh, sh_root};
 
 async fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
     result.unwrap_err().kind

@@ -1,11 +1,12 @@
 //! From launch to nothing left.
 
-use crate::common;
-use crate::common::{Fixture, eventually, id, process_exists, run, sh};
 use sandboxer_runtime::{
     ControlName, ErrorKind, ExecSpec, LauncherExe, Limits, Outcome, Runtime, RuntimeDirs, SandboxSpec,
 };
 use std::time::{Duration, Instant, SystemTime};
+
+use crate::common;
+use crate::common::{Fixture, eventually, id, process_exists, run, sh};
 
 fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();

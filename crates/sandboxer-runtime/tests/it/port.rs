@@ -1,10 +1,11 @@
 //! Ports inside, reached from outside: the socket comes from the sandbox's own network.
 
-use crate::common::{Fixture, sh};
 use sandboxer_runtime::{Control, ErrorKind, ExecSpec};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::common::{Fixture, sh};
 
 async fn connected(control: &Control, port: u16) -> TcpStream {
     let start = Instant::now();

@@ -1,8 +1,9 @@
 //! A workspace that starts with something, and one that nobody can write.
 
-use crate::common::{Fixture, sh, sh_root};
 use sandboxer_runtime::{ControlName, ErrorKind, Outcome};
 use std::path::PathBuf;
+
+use crate::common::{Fixture, sh, sh_root};
 
 fn seed(fixture: &Fixture, name: &str, content: &[u8]) -> PathBuf {
     let path = fixture.dir.path().join("seed.tar");

@@ -1,9 +1,10 @@
 //! The suite that every extension passes, against a real engine.
 
-use crate::common;
 use std::time::Duration;
 
 use sandboxer_testkit::conformance::{self, Subject};
+
+use crate::common;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_passes() {

@@ -1,12 +1,13 @@
 //! What goes wrong with an engine, and what is left of it.
 
-use crate::common;
 use std::time::{Duration, Instant};
 
 use crate::common::{after, extension, request, run, sh, spec};
 use sandboxer_core::ErrorKind;
 use sandboxer_core::profile::{Image, WorkspaceAccess};
 use sandboxer_testkit::real::{self, dockerd::Dockerd};
+
+use crate::common;
 
 /// An engine that is stopped, and one that comes back.
 #[tokio::test(flavor = "multi_thread")]

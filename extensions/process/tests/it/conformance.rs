@@ -1,6 +1,5 @@
 //! The example of the documentation passes the suite that every extension passes.
 
-use crate::common;
 use std::sync::Arc;
 
 use sandboxer_core::Extension;
@@ -8,6 +7,8 @@ use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_ext_process::{Manifest, ProcessExtension};
 use sandboxer_testkit::conformance::{Subject, run};
+
+use crate::common;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_passes() {

@@ -1,11 +1,12 @@
 //! The page that authors of extensions read says what the code does.
 
-use crate::common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use sandboxer_core::capability::Capability;
 use sandboxer_ext_process::{Manifest, PROTOCOL, load};
+
+use crate::common;
 
 const PAGE: &str = include_str!("../../../../docs/extension-sdk.md");
 

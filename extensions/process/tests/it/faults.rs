@@ -1,6 +1,5 @@
 //! A process that crashes, talks nonsense, hangs, lies or floods: a typed error, nothing hangs, the next call works.
 
-use crate::common;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,6 +10,8 @@ use sandboxer_core::isolation::IsolationLevel;
 use sandboxer_core::{Error, ErrorKind, ExecId, Extension, SandboxId};
 use sandboxer_ext_process::{Manifest, ProcessExtension};
 use tokio::io::AsyncReadExt as _;
+
+use crate::common;
 
 struct Rogue {
     folder: tempfile::TempDir,

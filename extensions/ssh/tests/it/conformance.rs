@@ -1,4 +1,5 @@
 //! The suite that every extension passes, against a real SSH server.
+
 use std::sync::Arc;
 
 use sandboxer_core::isolation::IsolationLevel;

@@ -1,4 +1,5 @@
 //! What goes wrong with hosts, and what is left then.
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
 //! Hosts that have `sandboxer`: the sandbox is one of their own runtime, and never silently less.
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! One engine for all tests of a file, and sandboxes that go away with their test.
+
 use std::sync::Arc;
 use std::time::Duration;
 

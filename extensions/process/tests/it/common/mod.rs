@@ -1,4 +1,5 @@
 //! The documented example in a folder of its own, and small processes that misbehave.
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
