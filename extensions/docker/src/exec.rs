@@ -158,16 +158,22 @@ impl Place {
             exec: id.clone(),
             killer: killer.clone(),
             timeout: launch.timeout,
+            has_input: launch.stdin,
             abandoned,
             tell,
         };
         tokio::spawn(pump.run());
+        let stdin = launch.stdin.then(|| {
+            let (near, far) = tokio::io::duplex(pump::BUFFER);
+            tokio::spawn(pump::pass_in(far, stream.input, outcome.clone()));
+            Box::pin(near) as _
+        });
         let control = Control { exec: id, tty, killer, outcome, _abandon: abandon };
         if let Some(size) = launch.tty {
             control.resize(size).await?;
         }
         Ok(ExecSession {
-            stdin: launch.stdin.then(|| Box::pin(stream.input) as _),
+            stdin,
             stdout: Box::pin(stdout),
             stderr: (!tty).then(|| Box::pin(stderr) as _),
             control: Arc::new(control),

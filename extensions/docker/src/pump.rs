@@ -5,6 +5,7 @@ use std::time::Duration;
 use sandboxer_core::exec::{EXIT_TIMED_OUT, ExecOutcome};
 use sandboxer_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{oneshot, watch};
 
 use crate::errors::{gone, map};
@@ -15,6 +16,8 @@ use crate::signal::Killer;
 pub(crate) const BUFFER: usize = 256 * 1024;
 /// How long the output of a command that was ended may still take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How often the engine is asked whether a command with input is over.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long the engine may take to notice that a command has ended.
 const NOTICE: Duration = Duration::from_secs(15);
 /// How much of the first output is kept, in case that it is the engine's and not the command's.
@@ -30,6 +33,7 @@ pub(crate) struct Pump {
     pub(crate) exec: String,
     pub(crate) killer: Killer,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) has_input: bool,
     pub(crate) abandoned: oneshot::Receiver<()>,
     pub(crate) tell: watch::Sender<Option<Result<ExecOutcome>>>,
 }
@@ -42,7 +46,7 @@ enum End {
 
 impl Pump {
     pub(crate) async fn run(self) {
-        let Self { output, stdout, stderr, exec, killer, timeout, mut abandoned, tell } = self;
+        let Self { output, stdout, stderr, exec, killer, timeout, has_input, mut abandoned, tell } = self;
         let mut first = Vec::new();
         let end = {
             let copy = pass_on(output, stdout, stderr, &mut first);
@@ -55,6 +59,10 @@ impl Pump {
             };
             let end = tokio::select! {
                 () = &mut copy => End::Own,
+                () = over(&killer, &exec, has_input) => {
+                    let _ = tokio::time::timeout(LAST_WORDS, &mut copy).await;
+                    End::Own
+                }
                 () = time => End::TimedOut,
                 _ = &mut abandoned => End::Abandoned,
             };
@@ -76,6 +84,37 @@ impl Pump {
             End::Own | End::Abandoned => outcome(&killer, &exec, &first).await,
         };
         tell.send_replace(Some(outcome));
+    }
+}
+
+/// When a command is over whose output may not end: an engine that is stuck with input which nobody reads any more does
+/// not end it. Without input the end of the output is all that there is to wait for.
+async fn over(killer: &Killer, exec: &str, has_input: bool) {
+    if !has_input {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let state = killer.place.connected.api.inspect_exec(exec).await;
+        if state.is_ok_and(|state| state.running == Some(false) && state.exit_code.is_some()) {
+            return;
+        }
+    }
+}
+
+/// Passes input on until its end, or until the command is over: whoever writes to nobody is told.
+pub(crate) async fn pass_in(
+    mut from: DuplexStream,
+    mut input: OwnedWriteHalf,
+    mut outcome: watch::Receiver<Option<Result<ExecOutcome>>>,
+) {
+    let copy = async {
+        let _ = tokio::io::copy(&mut from, &mut input).await;
+        let _ = input.shutdown().await;
+    };
+    tokio::select! {
+        () = copy => {}
+        _ = outcome.wait_for(Option::is_some) => {}
     }
 }
 
