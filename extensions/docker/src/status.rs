@@ -30,8 +30,9 @@ async fn died_at(place: &Place) -> Option<Timestamp> {
         ("container".to_owned(), vec![place.container.clone()]),
         ("event".to_owned(), vec!["die".to_owned()]),
     ]);
-    // With an end the answer is whole at once, and not a stream of what comes.
-    let until = Timestamp::now().as_second().to_string();
+    // With an end the answer is whole at once, and not a stream of what comes. To the nanosecond: it may be just now.
+    let now = Timestamp::now();
+    let until = format!("{}.{:09}", now.as_second(), now.subsec_nanosecond());
     let options = EventsOptionsBuilder::default().since("1").until(&until).filters(&of_end).build();
     let last = async {
         let mut events = std::pin::pin!(place.connected.api.events(Some(options)));
