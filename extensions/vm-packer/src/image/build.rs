@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sandboxer_core::extension::Progress;
@@ -73,8 +74,9 @@ pub(super) async fn build(
     let packer = tools.packer.path()?;
     tools.qemu_img.path()?;
     let setsid = tools.setsid.path()?;
-    let folder = cache.build_folder(&recipe.hash);
     cache.discard(&recipe.hash)?;
+    // A folder of its own for each try: what still ends the one before it goes by the folder.
+    let folder = cache.build_folder(&recipe.hash).join(try_name());
     let work = folder.join("work");
     private_folder(&work)?;
     let folder = folder.canonicalize().map_err(|source| failed("resolved", &folder, source))?;
@@ -250,6 +252,12 @@ async fn split(mut stream: impl AsyncRead + Unpin, lines: mpsc::Sender<String>) 
 
 fn clean(line: &[u8]) -> String {
     String::from_utf8_lossy(line).chars().filter(|c| !c.is_control() || *c == '\t').collect()
+}
+
+/// Another one for every try of every process.
+fn try_name() -> String {
+    static TRIES: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), TRIES.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Ends what works in a build's folder when the build is given up. The supervisor does the same when this whole process is

@@ -118,7 +118,9 @@ impl Cache {
     pub(crate) fn discard(&self, hash: &str) -> Result<()> {
         let folder = self.build_folder(hash);
         process::end_all(&folder, Duration::from_secs(5));
-        super::build::remove_temporary(&folder);
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            super::build::remove_temporary(&entry.path());
+        }
         remove_tree(&folder).map(drop)
     }
 

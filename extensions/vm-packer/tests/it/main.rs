@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails shows where")]
 
 mod attach;
-mod builds;
+#[path = "../common/mod.rs"]
 mod common;
 mod conformance;
 mod machine;

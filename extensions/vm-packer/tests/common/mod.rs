@@ -1,5 +1,7 @@
 //! A real Packer, a real QEMU, and one folder of images for every test, so that the small image is built once.
 
+#![allow(dead_code, reason = "each test binary uses its part")]
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,9 +1,13 @@
 //! Builds that fail, are shared, or are given up; machines that do not come up. With the real Packer and QEMU.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails shows where")]
+
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::*;
+use common::*;
 use sandboxer_core::ErrorKind;
 use sandboxer_core::extension::Extension;
 use sandboxer_core::spec::SandboxSpec;
@@ -86,10 +90,13 @@ async fn a_build_is_shared_and_ends_with_the_last_who_waits_for_it() {
     let three = start(&Heard::default());
     // Packer takes its time to start on a busy machine.
     for _ in 0..2_400 {
-        if !processes(marker).is_empty() {
+        if !processes(marker).is_empty() || three.is_finished() {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    if three.is_finished() {
+        panic!("it gave up: {:?}", three.await);
     }
     assert!(!processes(marker).is_empty());
     three.abort();
