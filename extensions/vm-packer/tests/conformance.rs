@@ -1,9 +1,13 @@
 //! The suite that every extension has to pass, on machines of the small image.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails shows where")]
+
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::*;
+use common::*;
 use sandboxer_testkit::conformance::{Subject, run};
 
 /// Software emulation needs minutes for the whole suite, so that a part of it has to do: each capability once.
