@@ -1,5 +1,7 @@
 //! One engine for all tests of a file, and sandboxes that go away with their test.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

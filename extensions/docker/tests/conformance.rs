@@ -1,10 +1,12 @@
 //! The suite that every extension passes, against a real engine.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
 use std::time::Duration;
 
 use sandboxer_testkit::conformance::{self, Subject};
-
-use crate::common;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_suite_passes() {
