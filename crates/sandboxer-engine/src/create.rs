@@ -50,7 +50,7 @@ impl Engine {
         let plan = self.plan_for(caller, &request).await?;
         plan.offer()?;
         let sharing = Sharing::of(caller, &request, &plan, self);
-        Box::pin(self.create_shared(caller, request, plan, options, sharing)).await
+        self.create_shared(caller, request, plan, options, sharing).await
     }
 
     pub(crate) fn create_shared<'a>(

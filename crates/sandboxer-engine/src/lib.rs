@@ -258,7 +258,7 @@ impl Engine {
         if stored.record.state().is_usable()
             && (stored.record.sandbox.expires_at <= self.now() || self.is_abandoned(&stored))
         {
-            stored = Box::pin(self.settle(stored)).await?;
+            stored = self.settle(stored).await?;
         }
         if stored.record.state().is_usable() { Ok(stored) } else { Err(not_usable(&stored)) }
     }

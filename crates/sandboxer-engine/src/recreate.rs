@@ -2,12 +2,13 @@
 
 use sandboxer_core::profile::RouteSpec;
 use sandboxer_core::request::{CreateRequest, WorkspaceRequest};
+use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::{Result, SandboxId};
 use sandboxer_store::Stored;
 
 use crate::create::as_caller;
 use crate::sharing::Sharing;
-use crate::{Caller, CreateOptions, Created, Engine};
+use crate::{Caller, CreateOptions, Created, Engine, Plan};
 
 impl Engine {
     /// From the profile and wishes of the old one.
@@ -25,6 +26,21 @@ impl Engine {
         let plan = self.plan_for(caller, &request).await?;
         plan.offer()?;
         self.create_shared(caller, request, plan, options, sharing).await
+    }
+
+    /// A plan as if the old one were gone: what it takes of hosts and limits is free for its successor.
+    async fn plan_in_place_of(
+        &self,
+        caller: &Caller,
+        request: &CreateRequest,
+        old: &SandboxRecord,
+    ) -> Result<Plan> {
+        crate::inputs::check(caller, request)?;
+        let mut scene = self.scene_of(Some(caller), request).await?;
+        scene.leave_out(old, self.now());
+        let mut plan = self.plan_on(&scene, request)?;
+        plan.spec.workspace_source = self.checked_source(caller, &plan)?;
+        Ok(plan)
     }
 }
 

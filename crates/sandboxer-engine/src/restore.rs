@@ -3,7 +3,6 @@
 
 use sandboxer_core::profile::Scope;
 use sandboxer_core::request::CreateRequest;
-use sandboxer_core::sandbox::SandboxRecord;
 use sandboxer_core::snapshot::{SnapshotRecord, Taken};
 use sandboxer_core::spec::SandboxSpec;
 use sandboxer_core::{Error, ErrorKind, Result, SnapshotId};
@@ -37,21 +36,6 @@ impl Engine {
             plan.spec.workspace_source = self.checked_source(caller, &plan)?;
             Ok(plan)
         })
-    }
-
-    /// The same, as if this sandbox were gone: what it takes of hosts and limits is free for the one that replaces it.
-    pub(crate) async fn plan_in_place_of(
-        &self,
-        caller: &Caller,
-        request: &CreateRequest,
-        old: &SandboxRecord,
-    ) -> Result<Plan> {
-        crate::inputs::check(caller, request)?;
-        let mut scene = self.scene_of(Some(caller), request).await?;
-        scene.leave_out(old, self.now());
-        let mut plan = self.plan_on(&scene, request)?;
-        plan.spec.workspace_source = self.checked_source(caller, &plan)?;
-        Ok(plan)
     }
 
     async fn plan_from(&self, caller: &Caller, request: &CreateRequest) -> Result<Plan> {

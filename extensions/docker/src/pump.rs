@@ -49,7 +49,8 @@ impl Pump {
         let Self { output, stdout, stderr, exec, killer, timeout, has_input, mut abandoned, tell } = self;
         let mut first = Vec::new();
         let end = {
-            let copy = pass_on(output, stdout, stderr, &mut first);
+            let over = over(&killer, &exec, has_input);
+            let copy = pass_on(Heard::new(output, over), stdout, stderr, &mut first);
             tokio::pin!(copy);
             let time = async {
                 match timeout {
@@ -59,10 +60,6 @@ impl Pump {
             };
             let end = tokio::select! {
                 () = &mut copy => End::Own,
-                () = over(&killer, &exec, has_input) => {
-                    let _ = tokio::time::timeout(LAST_WORDS, &mut copy).await;
-                    End::Own
-                }
                 () = time => End::TimedOut,
                 _ = &mut abandoned => End::Abandoned,
             };
@@ -118,9 +115,52 @@ pub(crate) async fn pass_in(
     }
 }
 
-/// Copies until the engine ends the stream. A reader that is gone does not stop the command.
-async fn pass_on(
-    mut output: Output,
+/// The output, until the engine ends it, or says nothing more for a while although the command is over. What waits for a
+/// slow reader is not cut off by that: only the engine's silence counts.
+struct Heard<F> {
+    output: Output,
+    over: std::pin::Pin<Box<F>>,
+    is_over: bool,
+}
+
+impl<F: Future<Output = ()>> Heard<F> {
+    fn new(output: Output, over: F) -> Self {
+        Self { output, over: Box::pin(over), is_over: false }
+    }
+
+    /// With a terminal, whatever comes; nothing at the end.
+    async fn some(&mut self, buffer: &mut Vec<u8>) -> Option<usize> {
+        let Self { output, over, is_over } = self;
+        unless_silent(output.read_buf(buffer), over, is_over).await?.ok().filter(|count| *count > 0)
+    }
+
+    async fn frame(&mut self, buffer: &mut Vec<u8>) -> Option<Source> {
+        let Self { output, over, is_over } = self;
+        unless_silent(output.frame(buffer), over, is_over).await?.ok()?
+    }
+}
+
+/// What comes next. A read that has begun is not given up for the news that the command is over, only for the silence
+/// after it.
+async fn unless_silent<T>(
+    next: impl Future<Output = T>,
+    over: &mut std::pin::Pin<Box<impl Future<Output = ()>>>,
+    is_over: &mut bool,
+) -> Option<T> {
+    tokio::pin!(next);
+    if !*is_over {
+        tokio::select! {
+            biased;
+            read = &mut next => return Some(read),
+            () = over => *is_over = true,
+        }
+    }
+    tokio::time::timeout(LAST_WORDS, next).await.ok()
+}
+
+/// Copies until the end of the output. A reader that is gone does not stop the command.
+async fn pass_on<F: Future<Output = ()>>(
+    mut output: Heard<F>,
     mut stdout: DuplexStream,
     stderr: Option<DuplexStream>,
     first: &mut Vec<u8>,
@@ -129,13 +169,13 @@ async fn pass_on(
     let Some(mut stderr) = stderr else {
         loop {
             buffer.clear();
-            match output.read_buf(&mut buffer).await {
-                Ok(count) if count > 0 => drop(stdout.write_all(&buffer).await),
-                _ => return,
+            match output.some(&mut buffer).await {
+                Some(_) => drop(stdout.write_all(&buffer).await),
+                None => return,
             }
         }
     };
-    while let Ok(Some(source)) = output.frame(&mut buffer).await {
+    while let Some(source) = output.frame(&mut buffer).await {
         let target = match source {
             Source::Stdout => &mut stdout,
             Source::Stderr => &mut stderr,

@@ -41,17 +41,18 @@ impl Engine {
         caller.require(Action::ManageMoney)?;
         let page = self.inner.store.dead_letters(filter, cursor, limit).await?;
         // A name that nobody has is a slip of the hand and not good news.
-        if let (Some(sink), true) = (&filter.sink, page.items.is_empty()) {
-            let is_known = self.sink_stats().await?.iter().any(|known| known.sink == *sink);
-            let is_webhook = match sink.parse::<WebhookId>() {
-                Ok(id) => self.inner.store.webhook_get(id).await?.is_some(),
-                Err(_) => self.inner.store.hubs().await?.iter().any(|hub| hub.name == *sink),
-            };
-            if !is_known && !is_webhook {
-                return Err(no_sink(sink));
-            }
+        match &filter.sink {
+            Some(sink) if page.items.is_empty() && !self.is_sink(sink).await? => Err(no_sink(sink)),
+            _ => Ok(page),
         }
-        Ok(page)
+    }
+
+    /// An endpoint or a hub that is there, enabled or not.
+    async fn is_sink(&self, name: &str) -> Result<bool> {
+        Ok(match name.parse::<WebhookId>() {
+            Ok(id) => self.inner.store.webhook_get(id).await?.is_some(),
+            Err(_) => self.inner.store.hubs().await?.iter().any(|hub| hub.name == name),
+        })
     }
 
     /// What waits and what was given up, per sink.
